@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/replica/stream"
+	"github.com/chronik-io/chronik/internal/sorts"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Streams connects the replica streams of a member to its links.
@@ -85,6 +88,13 @@ type streamDialer struct {
 	changed chan struct{} // the image may show another target
 	closing chan struct{} // closed by Close
 	closed  chan struct{} // closed when run has returned for the last time
+	now     dialed        // guarded by streams.mu
+}
+
+// dialed is what a streamDialer keeps connected now; without a dialer there is nothing to dial.
+type dialed struct {
+	address string
+	dialer  *link.Dialer
 }
 
 // streamTarget is what a connection depends on: the registrations of both ends.
@@ -107,6 +117,7 @@ func (d *streamDialer) follow() {
 	var at streamTarget
 	hangUp := func() {
 		if conn != nil {
+			d.dials(dialed{})
 			conn.Close()
 			conn = nil
 		}
@@ -129,8 +140,31 @@ func (d *streamDialer) follow() {
 		hangUp()
 		if ok {
 			conn, at = s.cluster.links.Follow(to.Target, func(c *link.Conn) { d.run(streamConn{c}) }), to
+			d.dials(dialed{at.Address, conn})
 		}
 	}
+}
+
+func (d *streamDialer) dials(now dialed) {
+	d.streams.mu.Lock()
+	d.now = now
+	d.streams.mu.Unlock()
+}
+
+// Unreached returns the leaders to which no connection can be made now, by id.
+func (s *Streams) Unreached() (list []view.Unreached) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for d := range s.dialers {
+		if d.now.dialer == nil {
+			continue
+		}
+		if since, err := d.now.dialer.Failing(); err != nil {
+			list = append(list, view.Unreached{Broker: d.broker, Address: d.now.address, Since: since, Err: err.Error()})
+		}
+	}
+	sorts.Sort(list, func(a, b view.Unreached) int { return cmp.Compare(a.Broker, b.Broker) })
+	return list
 }
 
 // target returns false if an image does not show where other brokers reach a broker, or if it does

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -411,8 +412,12 @@ func TestRedial(t *testing.T) {
 		n := newNetwork()
 		a, b := n.add(t, 1, nil), n.add(t, 2, nil)
 		n.cut.Store(true)
+		begin := time.Now()
 		p := a.Peer(target(2))
 		time.Sleep(time.Minute)
+		if since, err := p.dialer.Failing(); !since.Equal(begin) || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("failing since %v: %v", since.Sub(begin), err)
+		}
 		if dials := n.dials.Load(); dials < 60 || dials > 85 {
 			t.Errorf("%d dials in a minute", dials)
 		}
@@ -423,6 +428,9 @@ func TestRedial(t *testing.T) {
 		time.Sleep(time.Second)
 		if _, ok := p.Hello(); !ok {
 			t.Error("not connected a second after the peer is back")
+		}
+		if _, err := p.dialer.Failing(); err != nil {
+			t.Errorf("failing while it is connected: %v", err)
 		}
 		a.end(t)
 		b.end(t)

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"sync"
 	"syscall"
 	"time"
 
@@ -15,6 +16,27 @@ import (
 type Dialer struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when redial has returned
+
+	mu    sync.Mutex
+	since time.Time // of the first of the attempts in a row that failed
+	err   error     // of the last one, nil while it is connected
+}
+
+// Failing returns why the last attempt failed, and since when none has succeeded. The error is nil
+// while there is a connection, and before the first attempt has ended.
+func (d *Dialer) Failing() (since time.Time, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.since, d.err
+}
+
+func (d *Dialer) note(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil && d.err == nil {
+		d.since = time.Now()
+	}
+	d.err = err
 }
 
 // Follow keeps a connection of the lane of data to the target: it dials, calls run with each
@@ -30,7 +52,7 @@ func (l *Links) dial(t Target, lane Lane, run func(*Conn)) *Dialer {
 		number = l.dialers.Add(1)
 	}
 	d := &Dialer{cancel: cancel, done: make(chan struct{})}
-	if !l.spawn(func() { l.redial(ctx, t, lane, number, run); close(d.done) }) {
+	if !l.spawn(func() { l.redial(ctx, d, t, lane, number, run); close(d.done) }) {
 		cancel()
 		close(d.done)
 	}
@@ -44,11 +66,11 @@ func (d *Dialer) Close() {
 }
 
 // redial dials until ctx ends.
-func (l *Links) redial(ctx context.Context, t Target, lane Lane, number uint32, run func(*Conn)) {
+func (l *Links) redial(ctx context.Context, d *Dialer, t Target, lane Lane, number uint32, run func(*Conn)) {
 	short := 0 // attempts in a row that failed, or whose connection ended soon
 	for ctx.Err() == nil {
 		began := time.Now()
-		l.connect(ctx, t, lane, number, run)
+		l.connect(ctx, d, t, lane, number, run)
 		if time.Since(began) >= l.opts.Redial.Most+l.opts.Handshake { // longer than a failed attempt: it was connected
 			short = 0
 		}
@@ -58,11 +80,12 @@ func (l *Links) redial(ctx context.Context, t Target, lane Lane, number uint32, 
 }
 
 // connect dials once, and runs the connection until it ends.
-func (l *Links) connect(ctx context.Context, t Target, lane Lane, number uint32, run func(*Conn)) {
+func (l *Links) connect(ctx context.Context, d *Dialer, t Target, lane Lane, number uint32, run func(*Conn)) {
 	dialing, cancel := context.WithTimeout(ctx, l.opts.Handshake)
 	nc, err := l.opts.Dial(dialing, t.Address)
 	cancel()
 	if err != nil {
+		d.note(err)
 		kind := Unreachable
 		m := (*Mismatch)(nil)
 		switch {
@@ -80,11 +103,13 @@ func (l *Links) connect(ctx context.Context, t Target, lane Lane, number uint32,
 	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
 	if err := l.bounded(c, func() error { return l.negotiate(c, t, lane, number) }); err != nil {
+		d.note(err)
 		_ = c.fail(err)
 		l.logRefusal("broker refused a connection, or was refused", zap.String("address", t.Address), zap.Stringer("lane", lane),
 			zap.Error(err))
 		l.opts.Notify(Event{Kind: Rejected, Lane: lane, Dialed: true, Target: t, Peer: c.peer, Err: err})
 		return
 	}
+	d.note(nil)
 	l.use(c, t, func() { run(c) })
 }

@@ -41,7 +41,9 @@ type Cluster struct {
 	Version, Own string
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
-	Streams Streams
+	// Unreached are the leaders to which this broker cannot connect.
+	Unreached []Unreached
+	Streams   Streams
 }
 
 // Quorum is the state of the metadata quorum.
@@ -119,6 +121,14 @@ type Stopped struct {
 	// Ahead: the replica has records of a later leader epoch than its leader. Otherwise the replica
 	// would have to discard committed records.
 	Ahead bool
+}
+
+// Unreached is a leader to which this broker cannot connect. So its replicas do not follow.
+type Unreached struct {
+	Broker  int32
+	Address string
+	Since   time.Time
+	Err     string // of the last attempt
 }
 
 // Streams are totals of the replica streams of a broker. Frames are those with records.

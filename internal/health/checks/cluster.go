@@ -50,8 +50,9 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
 		{Name: "forwarding", run: checkForwarding,
 			Doc: "In a cluster: brokers to which requests of a listener with `route: forward` cannot be passed."},
-		{Name: "stopped_replica", run: member(checkStopped),
-			Doc: "In a cluster: replicas of this broker that cannot follow their leaders without discarding committed records."},
+		{Name: "stopped_replica", run: checkStopped,
+			Doc: "In a cluster: replicas of this broker that cannot follow their leaders: no connection can be made, or they would discard " +
+				"committed records."},
 		{Name: "unclean", Loud: true, run: member(checkUnclean),
 			Doc: "In a cluster: partitions whose leader was elected although it may lack acknowledged records."},
 		{Name: "skew", run: member(checkSkew),
@@ -343,7 +344,26 @@ func unable(b *view.Broker) (problem, remedy string) {
 		fmt.Sprintf(": the findings of broker %d name the directories (%s)", b.ID, clusterPage)
 }
 
-func checkStopped(c *view.Cluster, n *notes) {
+// unreachedAfter is how long a connection to a leader may fail: one that dies is fenced before.
+const unreachedAfter = 5 * time.Second
+
+func checkStopped(f *Facts, n *notes) {
+	if f.Cluster == nil || !f.Serving {
+		return
+	}
+	c := f.Cluster
+	for i := range c.Unreached {
+		x := &c.Unreached[i]
+		if f.Now.Sub(x.Since) < unreachedAfter || c.Of(x.Broker).State != "active" {
+			continue
+		}
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: fmt.Sprintf("connection to broker %d", x.Broker),
+			Problem: fmt.Sprintf("it cannot be made at %s, the address that broker %d advertises to other brokers, so replicas of what it "+
+				"leads do not follow: %s", x.Address, x.Broker, x.Err),
+			Works: fmt.Sprintf("what other brokers lead; broker %d itself is active", x.Broker),
+			Remedy: fmt.Sprintf("check `advertise` of broker %d, and the network and firewall from this machine to that address; the "+
+				"replicas then follow within seconds (%s)", x.Broker, clusterPage)})
+	}
 	for _, s := range c.Stopped {
 		problem := "following the leader would discard committed records"
 		if s.Ahead {

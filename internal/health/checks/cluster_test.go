@@ -199,6 +199,17 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 		{"below", member(func(c *view.Cluster) { c.Stopped = []view.Stopped{{Partitions: some(2, "a-0"), Leader: 2}} }),
 			[]string{"2 partitions (a-0 and 1 more): not copied, because following the leader would discard committed records"}},
 	})
+	unreached := func(broker int32, since time.Duration) func(*view.Cluster) {
+		return func(c *view.Cluster) {
+			c.Unreached = []view.Unreached{{Broker: broker, Address: "b:1", Since: time.Time{}.Add(-since), Err: "connection refused"}}
+		}
+	}
+	examine(t, "stopped_replica", []patient{
+		{"cannot connect", member(unreached(2, time.Minute)), []string{
+			"bad connection to broker 2: it cannot be made at b:1, the address that broker 2 advertises to other brokers, so replicas of"}},
+		{"cannot connect for a moment", member(unreached(2, time.Second)), nil},
+		{"the other one is fenced", member(unreached(2, time.Minute), func(c *view.Cluster) { c.Brokers[1].State = "fenced" }), nil},
+	})
 	examine(t, "unclean", []patient{
 		{"none", member(), nil},
 		{"one", member(func(c *view.Cluster) { c.Unclean = some(1, "a-0") }),
