@@ -114,11 +114,12 @@ func command(p Process, s *signals) *cobra.Command {
 	}
 	for _, name := range config.Flagged() {
 		first, _, _ := strings.Cut(docs[name].Doc, ". ")
-		c.flags[name] = f.String(
-			config.FlagName(name),
-			"",
-			fmt.Sprintf("%s (%s; default %q)", strings.TrimSuffix(first, "."), config.EnvName(name), docs[name].Default),
-		)
+		usage := strings.TrimSuffix(first, ".")
+		if values := docs[name].Bounds; values != "" {
+			usage += ": " + values
+		}
+		usage += fmt.Sprintf(" (%s; default %q)", config.EnvName(name), docs[name].Default)
+		c.flags[name] = f.String(config.FlagName(name), "", usage)
 	}
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true

@@ -30,6 +30,28 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// The help of a flag names the values that the error about a wrong one does.
+func TestFlagsNameTheirValues(t *testing.T) {
+	_, help, _ := chronikd(t, nil, "--help")
+	known := regexp.MustCompile(`(?:use one of|the known ones are) (.*)\n`)
+	found := 0
+	for _, name := range config.Flagged() {
+		_, line, _ := strings.Cut(help, "--"+config.FlagName(name)+" ")
+		line, _, _ = strings.Cut(line, "\n")
+		_, _, errs := chronikd(t, nil, "config", "check", "--"+config.FlagName(name), "no-such")
+		m := known.FindStringSubmatch(errs)
+		if m == nil {
+			continue // no fixed values
+		}
+		if found++; !strings.Contains(line, m[1]) {
+			t.Errorf("the help of %s is %q, without %s", name, line, m[1])
+		}
+	}
+	if found < 3 {
+		t.Errorf("%d flags have values", found)
+	}
+}
+
 // A mistake on the command line ends with 2 and one line that suggests what was meant.
 func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 	var profiles []string

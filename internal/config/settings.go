@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // DefaultAdminListen is the default address of metrics and health.
@@ -38,7 +39,7 @@ func generalDefs() []Def {
 			Doc: "Further host names under which the admin port serves requests. It always accepts IP addresses, localhost, the machine's own name and advertised names. It refuses requests with any other host name, because they may come from a web page of another site."},
 		{Name: KeyAdminRemote, Default: "false", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
 			Doc: "Whether other machines may change the log level, start measurements of the disks and take profiles. If false, only this machine may. Every machine that reaches the port can read the metrics, the health and the JSON."},
-		{Name: KeyWALProfile, Default: "sync", Type: "string", Bounds: "the name of a durability profile", Check: notEmpty,
+		{Name: KeyWALProfile, Default: "sync", Type: "string", Bounds: profiles(), Check: notEmpty,
 			Broker: configdef.DurabilityProfile, Live: LiveByClients,
 			Doc: "Durability profile of topics that set no chronik.durability.profile of their own. See docs/durability.md."},
 		{
@@ -74,6 +75,15 @@ func hostNames(v string) error {
 		}
 	}
 	return nil
+}
+
+// profiles describes the names of durability profiles.
+func profiles() string {
+	var names []string
+	for _, p := range durability.Builtin() {
+		names = append(names, p.Name)
+	}
+	return strings.Join(names, ", ") + ", or one of the file"
 }
 
 func levels() []string  { return []string{"debug", "info", "warn", "error"} }
