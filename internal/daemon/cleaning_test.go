@@ -22,6 +22,7 @@ func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	want := map[string]string{
 		"log.cleaner.backoff.ms": "7000", "log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.max.bytes.per.second": "1000000",
 		"log.cleaner.threads": "2", "log.cleaner.io.buffer.size": "1048576", "log.cleaner.io.buffer.load.factor": "0.8",
+		"chronik.log.scrub.interval.ms": "60000",
 	}
 	var set []kadm.AlterConfig
 	for name, value := range want {
@@ -33,7 +34,7 @@ func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 		t.Fatal(err, answers)
 	}
 	if got := *b.components.cleaning.Load(); got != (storage.Cleaning{Backoff: 7 * time.Second, KeyBytes: 2 << 20,
-		BytesPerSecond: 1_000_000, Scrub: 7 * 24 * time.Hour}) {
+		BytesPerSecond: 1_000_000, Scrub: time.Minute}) {
 		t.Errorf("%+v", got)
 	}
 	described, err := admin.DescribeBrokerConfigs(t.Context(), b.components.conf.NodeID)

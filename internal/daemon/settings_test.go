@@ -3,6 +3,11 @@ package daemon
 import (
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -113,4 +118,79 @@ func answered(t *testing.T, b *Broker) bool {
 		_, err = io.ReadFull(c, make([]byte, 4))
 	}
 	return err == nil
+}
+
+// A move of a log that would end at once does not end after its rate was changed to a byte per
+// second, and then ends at once after another change, or if the broker stops.
+func TestTheRateOfMovesIsAlteredWhileTheBrokerRuns(t *testing.T) {
+	t.Run("a stop", func(t *testing.T) { moveSlowly(t, false) })
+	t.Run("another rate", func(t *testing.T) { moveSlowly(t, true) })
+}
+
+func moveSlowly(t *testing.T, other bool) {
+	t.Helper()
+	b, _ := startHere(t, vfs.Memory(), "log.dirs=/one,/two")
+	fill(t, b, "t", 1, 3)
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	must.OK(t, err)
+	defer client.Close()
+	admin, rate := kadm.NewClient(client), "1"
+	alter := func() {
+		answers, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig,
+			Name: "replica.alter.log.dirs.io.max.bytes.per.second", Value: &rate}})
+		if err != nil || answers[0].Err != nil {
+			t.Fatal(err, answers)
+		}
+	}
+	alter()
+	from := whereIs(t, admin, "t", 0)[0]
+	must.OK(t, moveAll(t, admin, map[string]string{"/one": "/two", "/two": "/one"}[from], "t", 0)[0])
+	for range 20 {
+		if dirs := whereIs(t, admin, "t", 0); !slices.Contains(dirs, from) {
+			t.Fatalf("the log has moved to %v", dirs)
+		}
+	}
+	if other { // the move goes on at the new rate
+		rate = "1000000"
+		alter()
+		eventually(t, "the log has moved", func() bool { dirs := whereIs(t, admin, "t", 0); return len(dirs) == 1 && dirs[0] != from })
+	} // otherwise the broker stops although the copy would wait for minutes
+}
+
+// unchanged are settings that can change while a broker runs, and need no test that changes them.
+var unchanged = map[string]string{
+	"transaction.partition.verification.enable": "it has one value",
+}
+
+// TestEverySettingThatCanChangeIsChangedInATest checks that a test of the packages that apply a
+// setting of brokers names it. Those of topics are read for each record, and have tests of their own.
+func TestEverySettingThatCanChangeIsChangedInATest(t *testing.T) {
+	var tests strings.Builder
+	for _, dir := range []string{".", "../broker", "../replica", "../testing/system"} {
+		files, err := filepath.Glob(dir + "/*_test.go")
+		must.OK(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			must.OK(t, err)
+			tests.Write(text)
+		}
+	}
+	configs, ofTopics, seen := configdef.New(configdef.Options{}), map[string]bool{}, 0
+	for _, d := range configs.Topics() {
+		for _, s := range d.Synonyms {
+			ofTopics[s.Name] = true
+		}
+	}
+	for _, d := range configs.Brokers() {
+		if d.Update == configdef.ReadOnly || ofTopics[d.Name] || unchanged[d.Name] != "" {
+			continue
+		}
+		seen++
+		if !regexp.MustCompile(`"` + regexp.QuoteMeta(d.Name) + `"(, "[^"]*"(, \w+)?\)|: +"|, Value|,\n)`).MatchString(tests.String()) {
+			t.Errorf("no test changes %s while the broker runs", d.Name)
+		}
+	}
+	if seen < 12 {
+		t.Errorf("%d settings can change", seen)
+	}
 }

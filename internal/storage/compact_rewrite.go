@@ -150,23 +150,34 @@ const paceLeast, paceMost = 2 * time.Millisecond, time.Second
 // spend counts n bytes and waits until they are within the limit. It returns false if the directory
 // is being closed.
 func (x *pace) spend(d *Dir, n int) bool {
+	wait := x.count(n)
+	return wait < paceLeast || d.sleep(wait)
+}
+
+// count counts n bytes, and returns how long it takes until they are within the limit.
+func (x *pace) count(n int) time.Duration {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.perSec <= 0 {
-		x.mu.Unlock()
-		return true
+		return 0
 	}
 	now := time.Now()
 	if now.Sub(x.next) > paceMost {
 		x.next = now
 	}
 	x.next = x.next.Add(time.Duration(float64(n) / x.perSec * float64(time.Second)))
-	wait := x.next.Sub(now)
-	x.mu.Unlock()
-	return wait < paceLeast || d.sleep(wait)
+	return x.next.Sub(now)
+}
+
+// rate returns the number of bytes per second, 0 for no limit.
+func (x *pace) rate() float64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.perSec
 }
 
 // limit changes the number of bytes per second and forgets the bytes spent so far. It does not
-// shorten a pause in progress.
+// shorten a pause of spend.
 func (x *pace) limit(perSec float64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

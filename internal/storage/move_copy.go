@@ -8,6 +8,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -214,12 +215,28 @@ func (f *copiedFile) ReadAt(p []byte, off int64) (n int, err error) {
 			f.x.to.steps.Add(1)
 		}
 		n += got
-		if !f.m.moveRate.spend(f.x.to, got) {
-			return n, ErrClosed
+		if err := f.await(got); err != nil {
+			return n, err
 		}
 	}
 	return n, err
 }
+
+// await waits until n copied bytes are within the rate of moves, which may take minutes, or until
+// that is changed. It returns the reason if the copy must end before.
+func (f *copiedFile) await(n int) error {
+	rate, until := f.m.moveRate.rate(), time.Now().Add(f.m.moveRate.count(n))
+	for left := time.Until(until); left >= paceLeast && f.m.moveRate.rate() == rate; left = time.Until(until) {
+		if err := f.stop(); err != nil {
+			return err
+		}
+		_ = pause.Sleep(f.ctx, min(left, noticed)) // stop returns its error
+	}
+	return nil
+}
+
+// noticed bounds how long a copy that waits may not notice that it must end.
+const noticed = 100 * time.Millisecond
 
 // stop returns why the copy must end, nil if it may continue.
 func (f *copiedFile) stop() error {
