@@ -254,6 +254,7 @@ var (
 // metadata or its objects.
 type Scope uint8
 
+// The scopes.
 const (
 	// OfCluster: each copy of the metadata keeps them.
 	OfCluster Scope = iota + 1
