@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // callTime bounds a request whose caller sets no limit.
@@ -183,6 +184,34 @@ func (b *book) of(member uint64) *link.Peer {
 		return o.peer
 	}
 	return nil
+}
+
+// unreached returns the registered brokers to which no connection for the metadata can be made.
+func (b *book) unreached(img *metadata.Image, listener string) (list []view.Unreached) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, broker := range img.Brokers() {
+		at, _ := broker.Endpoint(listener)
+		var peers []*link.Peer
+		for _, s := range b.seeds {
+			if s.peer != nil && (s.node == broker.ID || s.address == address(at.Host, at.Port)) {
+				peers = append(peers, s.peer)
+			}
+		}
+		if o := b.others[broker.Member]; o != nil {
+			peers = append(peers, o.peer)
+		}
+		for i, p := range peers {
+			since, err := p.Failing()
+			if err == nil {
+				break
+			}
+			if i == len(peers)-1 {
+				list = append(list, view.Unreached{Broker: broker.ID, Address: p.Target().Address, Since: since, Err: err.Error()})
+			}
+		}
+	}
+	return list
 }
 
 // Reach makes a member reachable at an address.

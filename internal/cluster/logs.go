@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -25,6 +26,31 @@ type Logs struct {
 	Image func() *metadata.Image
 	// Replicas returns the partitions; nil until they have followed the metadata.
 	Replicas func() *replica.Manager
+}
+
+// Exchanged returns the paths of the log directories that this broker has for the first time, if
+// one that it had at its last start is not there: a disk was replaced, or is not mounted. It returns
+// nil if a directory could not be opened, which then is the one.
+func (b *Logs) Exchanged() (paths []string) {
+	before, known := b.Image().Broker(b.Self)
+	if !known || len(b.Storage.Failed()) > 0 {
+		return nil
+	}
+	had := func(id [16]byte) bool {
+		return slices.ContainsFunc(before.Dirs, func(d metadata.BrokerDir) bool { return d.ID == id })
+	}
+	there := 0
+	for _, d := range b.Storage.Dirs() {
+		if had(d.ID()) {
+			there++
+		} else {
+			paths = append(paths, d.Path())
+		}
+	}
+	if there == len(before.Dirs) {
+		return nil
+	}
+	return paths
 }
 
 // registration is what a process tells the controller of its logs when it registers.

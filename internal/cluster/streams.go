@@ -160,7 +160,7 @@ func (s *Streams) Unreached() (list []view.Unreached) {
 			continue
 		}
 		if since, err := d.now.dialer.Failing(); err != nil {
-			list = append(list, view.Unreached{Broker: d.broker, Address: d.now.address, Since: since, Err: err.Error()})
+			list = append(list, view.Unreached{Broker: d.broker, Follows: true, Address: d.now.address, Since: since, Err: err.Error()})
 		}
 	}
 	sorts.Sort(list, func(a, b view.Unreached) int { return cmp.Compare(a.Broker, b.Broker) })

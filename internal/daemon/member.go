@@ -265,6 +265,10 @@ func (b *Broker) register(ctx context.Context, r *components) error {
 			}
 			return nil
 		}}
+	if exchanged := logs.Exchanged(); len(exchanged) > 0 {
+		b.log.Warn("log directories are new to this broker, and one that it had at its last start is not there", zap.Strings("new", exchanged))
+		b.health.Add(func(f *checks.Facts) { f.Exchanged = exchanged })
+	}
 	epoch, err := r.member.Register(ctx, r.member.incarnation, logs)
 	if err != nil {
 		return b.memberError(ctx, r, err)

@@ -84,6 +84,9 @@ func (l *Links) Peer(t Target) *Peer {
 // Target returns what the Peer dials.
 func (p *Peer) Target() Target { return p.target }
 
+// Failing is Dialer.Failing.
+func (p *Peer) Failing() (since time.Time, err error) { return p.dialer.Failing() }
+
 // Close ends the connection and fails the requests that wait. It waits for the Peer's goroutine.
 func (p *Peer) Close() { p.dialer.Close() }
 

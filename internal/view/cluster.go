@@ -41,7 +41,7 @@ type Cluster struct {
 	Version, Own string
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
-	// Unreached are the leaders to which this broker cannot connect.
+	// Unreached are the brokers to which this one cannot connect.
 	Unreached []Unreached
 	Streams   Streams
 }
@@ -123,9 +123,10 @@ type Stopped struct {
 	Ahead bool
 }
 
-// Unreached is a leader to which this broker cannot connect. So its replicas do not follow.
+// Unreached is a broker to which this one cannot connect.
 type Unreached struct {
 	Broker  int32
+	Follows bool // it leads partitions, whose replicas here do not follow
 	Address string
 	Since   time.Time
 	Err     string // of the last attempt

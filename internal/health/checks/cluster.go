@@ -211,14 +211,14 @@ func checkLeaderless(c *view.Cluster, n *notes) {
 			Problem: partitionsText(&l.Partitions) + " cannot be written or read: ", Works: "the other partitions can be written and read"}
 		unclean := "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
 			"that only they have (" + clusterPage + ")"
+		if l.Sole {
+			unclean = fmt.Sprintf("; if they are lost for good, move each to another broker (%s), which ends with an error because there is nothing "+
+				"to copy, and then `chronikctl topic elect --unclean` begins them without their records (%s)", elsewhere(&l.Partitions), clusterPage)
+		}
 		switch l.Why {
 		case view.ForBrokers:
 			x.Subject += ", on " + on
 			x.Problem += "only " + on + " may have all of their acknowledged records, and " + isAre(len(l.Brokers)) + " not active"
-			if l.Sole {
-				unclean = fmt.Sprintf("; if they are lost for good, run `chronikctl broker drain %d`, which gives these partitions another replica, "+
-					"and then `chronikctl topic elect --unclean`, which begins them without their records (%s)", l.Brokers[0], clusterPage)
-			}
 			x.Remedy = "start " + on + " with the data directories that " + theyIt(len(l.Brokers)) + " had" + unclean
 		case view.ForDirectory:
 			x.Subject += ", on " + on
@@ -237,6 +237,27 @@ func checkLeaderless(c *view.Cluster, n *notes) {
 	}
 }
 
+// unreached returns why this broker cannot connect to another one, as the end of a sentence.
+func unreached(c *view.Cluster, broker int32) string {
+	for i := range c.Unreached {
+		if x := &c.Unreached[i]; x.Broker == broker {
+			return fmt.Sprintf("; a connection to %s fails: %s", x.Address, x.Err)
+		}
+	}
+	return ""
+}
+
+// elsewhere is the command that moves partitions, of which the first one is named.
+func elsewhere(p *view.Partitions) string {
+	command := "`chronikctl topic move TOPIC:PARTITIONS BROKER`"
+	if len(p.Names) > 0 {
+		if i := strings.LastIndexByte(p.Names[0], '-'); i > 0 {
+			command = fmt.Sprintf("`chronikctl topic move %s:%s BROKER`", p.Names[0][:i], p.Names[0][i+1:])
+		}
+	}
+	return command
+}
+
 func checkBrokers(f *Facts, n *notes) {
 	c := f.Cluster
 	if c == nil || !f.Serving {
@@ -248,7 +269,7 @@ func checkBrokers(f *Facts, n *notes) {
 		x := health.Finding{Severity: health.Warn, Subject: health.BrokerSubject(b.ID)}
 		switch b.State {
 		case "fenced":
-			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still"
+			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + unreached(c, b.ID)
 			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
 				"start another broker if its replicas need one, run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
 			if o := f.other(b.ID); o != nil && o.Fresh(f.Now) {
@@ -354,7 +375,7 @@ func checkStopped(f *Facts, n *notes) {
 	c := f.Cluster
 	for i := range c.Unreached {
 		x := &c.Unreached[i]
-		if f.Now.Sub(x.Since) < unreachedAfter || c.Of(x.Broker).State != "active" {
+		if !x.Follows || f.Now.Sub(x.Since) < unreachedAfter || c.Of(x.Broker).State != "active" {
 			continue
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: fmt.Sprintf("connection to broker %d", x.Broker),

@@ -149,7 +149,7 @@ func TestTheRemedyOfALostOnlyReplica(t *testing.T) {
 	})
 	findings, _ := Examine(Checks(), &f)
 	if !slices.ContainsFunc(findings, func(x health.Finding) bool {
-		return strings.Contains(x.Remedy, "`chronikctl broker drain 3`, which gives these partitions another replica")
+		return strings.Contains(x.Remedy, "move each to another broker (`chronikctl topic move ")
 	}) {
 		t.Errorf("%+v", findings)
 	}
@@ -163,6 +163,11 @@ func TestOneFindingForEachBroker(t *testing.T) {
 		{"healthy", member(), nil},
 		{"fenced", third(view.Broker{State: "fenced"}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
+		{"fenced, and not reached", func() Facts {
+			f := third(view.Broker{State: "fenced"})
+			f.Cluster.Unreached = []view.Unreached{{Broker: 3, Address: "c:1", Err: "certificate has expired"}}
+			return f
+		}(), []string{"or its metadata stand still; a connection to c:1 fails: certificate has expired"}},
 		{"with replicas", third(view.Broker{State: "fenced", OutOfSync: behind}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more)"}},
 		{"under min.insync.replicas", third(view.Broker{State: "fenced", OutOfSync: behind, BelowMin: some(1, "a-1")}),
@@ -201,7 +206,7 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 	})
 	unreached := func(broker int32, since time.Duration) func(*view.Cluster) {
 		return func(c *view.Cluster) {
-			c.Unreached = []view.Unreached{{Broker: broker, Address: "b:1", Since: time.Time{}.Add(-since), Err: "connection refused"}}
+			c.Unreached = []view.Unreached{{Broker: broker, Follows: true, Address: "b:1", Since: time.Time{}.Add(-since), Err: "connection refused"}}
 		}
 	}
 	examine(t, "stopped_replica", []patient{

@@ -37,6 +37,9 @@ type Facts struct {
 	TokenKeys TokenKeys
 	// Partitions are the partitions that cannot be used here, or only in part.
 	Partitions []view.Log
+	// Exchanged are log directories that the broker has for the first time, if one that it had at
+	// its last start is not there.
+	Exchanged []string
 	// Renewed are replicas that were copied again.
 	Renewed view.Renewed
 	// Coordinators are the partitions of coordinators' topics that are not served.

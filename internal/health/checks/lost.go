@@ -14,8 +14,16 @@ type Lost struct {
 }
 
 // checkLost reports a fault that no read or write detects: files without a name can be read and
-// written as long as the process has them open.
+// written as long as the process has them open. So can those in a directory whose disk is not
+// mounted; the broker cannot distinguish that from a disk that was replaced.
 func checkLost(f *Facts, n *notes) {
+	if len(f.Exchanged) > 0 {
+		n.addFinding(health.Finding{Severity: health.Note, Subject: RoleLogs + " " + strings.Join(f.Exchanged, ", "),
+			Problem: "it was empty at this start, and a log directory that the broker had before is not there",
+			Works:   "replicas that other brokers have are copied again into it; what no other broker has is a finding of its own",
+			Remedy: "nothing if a disk was replaced; if a file system is not mounted, stop the broker, mount it, and start the broker: " +
+				"it then has what it had"})
+	}
 	for _, l := range f.Lost {
 		what := "the records in it, and those that the broker acknowledges from now on, can be lost when the broker stops"
 		if l.Role == RoleMetadata {
