@@ -163,7 +163,7 @@ var unchanged = map[string]string{
 }
 
 // TestEverySettingThatCanChangeIsChangedInATest checks that a test of the packages that apply a
-// setting of brokers names it. Those of topics are read for each record, and have tests of their own.
+// setting of brokers names it. Those that are defaults of topics have tests of their own.
 func TestEverySettingThatCanChangeIsChangedInATest(t *testing.T) {
 	var tests strings.Builder
 	for _, dir := range []string{".", "../broker", "../replica", "../testing/system"} {
