@@ -40,7 +40,7 @@ func TestListsHaveTheirMemoryFirst(t *testing.T) {
 			slices.Contains([]string{"Metadata", "OffsetFetch", "ElectLeaders"}, name) ||
 			name == "DeleteACLs" || name == "GetTelemetrySubscriptions" || name == "ReadShareGroupState"
 		if lists == a.inProportion {
-			t.Errorf("%s: inProportion is %v", name, a.inProportion)
+			t.Errorf("%s: inProportion is %v, and by its name its answer is a list: %v; change one of the two", name, a.inProportion, lists)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestDocsListEveryMissingAPI(t *testing.T) {
 		var keys, names []string
 		for _, key := range r.keys {
 			if kafka[key].name == "" {
-				t.Errorf("key %d is not missing", key)
+				t.Errorf("key %d is not missing: remove it from the function missing", key)
 			}
 			keys, names = append(keys, fmt.Sprint(key)), append(names, kafka[key].name)
 			delete(kafka, key)
