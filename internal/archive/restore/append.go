@@ -95,15 +95,13 @@ func (a *appender) batches(ctx context.Context, part *format.Part) error {
 		if err != nil {
 			return fmt.Errorf("%w: after offset %d: %w", format.ErrContradiction, a.next, err)
 		}
-		if b.BaseOffset() < part.Base && b.LastOffset() >= part.Base || b.LastOffset() >= part.End || b.LeaderEpoch() > a.p.Epoch ||
-			b.LeaderEpoch() < a.epoch || b.BaseOffset() < a.last || b.LastOffset() < b.BaseOffset() {
-			return fmt.Errorf("%w: batch [%d, %d] of leader epoch %d in the part [%d, %d) of epoch %d", format.ErrContradiction,
-				b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(), part.Base, part.End, a.p.Epoch)
+		if err := a.fits(b, part); err != nil {
+			return err
 		}
 		a.epoch, a.last = b.LeaderEpoch(), b.LastOffset()+1
 		if b.LastOffset() < max(a.p.Start, a.next) { // deleted, or copied by an earlier call
 			at += b.Size()
-			begin = at
+			begin = at // nothing accepted is before it, because offsets rise
 			continue
 		}
 		if !b.Control() {
@@ -118,6 +116,27 @@ func (a *appender) batches(ctx context.Context, part *format.Part) error {
 	}
 	a.rest = a.rest[:copy(a.rest, a.rest[at:])]
 	return nil
+}
+
+// fits returns an error unless b can be the next batch of the part.
+func (a *appender) fits(b record.Batch, part *format.Part) error {
+	var wrong string
+	switch base, last, epoch := b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(); {
+	case last < base:
+		wrong = "it ends before it begins"
+	case base < part.Base || last >= part.End:
+		wrong = fmt.Sprintf("the part has the offsets [%d, %d)", part.Base, part.End)
+	case base < a.last:
+		wrong = fmt.Sprintf("the batch before it ends at %d", a.last-1)
+	case epoch < a.epoch:
+		wrong = fmt.Sprintf("the batch before it has epoch %d", a.epoch)
+	case epoch > a.p.Epoch:
+		wrong = fmt.Sprintf("the snapshot was taken in epoch %d", a.p.Epoch)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: batch [%d, %d] of leader epoch %d: %s", format.ErrContradiction, b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(),
+		wrong)
 }
 
 // gap moves the end of the log to that of the snapshot: the last batches were removed by a
