@@ -11,13 +11,17 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
+// maxCoordinatorCost bounds the memory of a decoded request in bytes, and so its keys to about
+// 50,000: the answer has a host for each, which has twenty times the bytes of a short key.
+const maxCoordinatorCost = 2 << 20
+
 // FindCoordinator (key 10), versions 0 to 6: the coordinator of a group, a transactional id or a
 // share partition, or of several from version 4 on. The first request of a kind creates its
 // internal topic and is answered with a retriable error.
 func findCoordinatorAPI() api {
 	return apiDef[*kmsg.FindCoordinatorRequest]{
 		inProportion: true,
-		API:          protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6, MaxCost: maxCoordinators},
+		API:          protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6, MaxCost: maxCoordinatorCost},
 		asks: asks[*kmsg.FindCoordinatorRequest]{
 			whole: func(m rights, req *kmsg.FindCoordinatorRequest) *kerr.Error {
 				if req.Version >= 4 {
@@ -44,10 +48,6 @@ func findCoordinatorAPI() api {
 		handle: answering(findCoordinator),
 	}.api()
 }
-
-// maxCoordinators bounds how many keys one request may name, since the answer has a host for each:
-// a key of three bytes has twenty times as many, or more. A request may name 50,000 keys.
-const maxCoordinators = 2 << 20
 
 // coordinator asks for what finding the coordinator of a key needs. The handler refuses unknown
 // types.
