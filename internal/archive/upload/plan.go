@@ -2,13 +2,13 @@ package upload
 
 // Pieces of a log are in classes by their bytes: the bounds are 16 KiB, 256 KiB, 4 MiB, and so on.
 const (
-	smallest = 1 << 10
-	fan      = 16
+	firstBound = 16 << 10
+	fan        = 16
 )
 
 // class returns the class of a piece of n bytes.
 func class(n int64) (c int) {
-	for n /= smallest * fan; n > 0; n /= fan {
+	for n /= firstBound; n > 0; n /= fan {
 		c++
 	}
 	return c
