@@ -80,7 +80,7 @@ func UnfinishedName(name, random string) string { return name + "." + random + u
 // elements of lower-case letters, digits, '-', '_' and '.', separated by slashes. Names that differ
 // only in case would be one on some file systems.
 func CheckName(name string) error {
-	if err := checkPath(name); err != nil {
+	if err := CheckListed(name); err != nil {
 		return err
 	}
 	if Unfinished(name) {
@@ -98,21 +98,7 @@ func CheckPut(name string, body Body) error {
 }
 
 // CheckListed is CheckName for calls that also accept the names of unfinished objects.
-func CheckListed(name string) error { return checkPath(name) }
-
-// CheckPrefix returns an error, which matches ErrRefused, unless List accepts prefix.
-func CheckPrefix(prefix string) error {
-	if prefix == "" {
-		return nil
-	}
-	dir, ok := strings.CutSuffix(prefix, "/")
-	if !ok {
-		return fmt.Errorf("%w: prefix %q does not end in a slash", ErrRefused, prefix)
-	}
-	return checkPath(dir)
-}
-
-func checkPath(name string) error {
+func CheckListed(name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("%w: a name of %d bytes, the limit is %d", ErrRefused, len(name), maxName)
 	}
@@ -127,6 +113,18 @@ func checkPath(name string) error {
 		}
 	}
 	return nil
+}
+
+// CheckPrefix returns an error, which matches ErrRefused, unless List accepts prefix.
+func CheckPrefix(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	dir, ok := strings.CutSuffix(prefix, "/")
+	if !ok {
+		return fmt.Errorf("%w: prefix %q does not end in a slash", ErrRefused, prefix)
+	}
+	return CheckListed(dir)
 }
 
 // foreign reports whether a name must not have r.
