@@ -150,7 +150,7 @@ func moveSlowly(t *testing.T, other bool) {
 			t.Fatalf("the log has moved to %v", dirs)
 		}
 	}
-	if other { // the move goes on at the new rate
+	if other { // the move continues at the new rate
 		rate = "1000000"
 		alter()
 		eventually(t, "the log has moved", func() bool { dirs := whereIs(t, admin, "t", 0); return len(dirs) == 1 && dirs[0] != from })

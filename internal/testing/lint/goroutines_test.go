@@ -31,7 +31,7 @@ func (f goFile) starts() (found bool) {
 }
 
 // checksLeaks reports whether a test file looks for goroutines that any test of its package leaves:
-// it calls goleak.VerifyTestMain. The end of a synctest bubble looks at one test only.
+// it calls goleak.VerifyTestMain. The end of a synctest bubble checks one test only.
 func (f goFile) checksLeaks() (found bool) {
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
 		s, ok := n.(*ast.SelectorExpr)
