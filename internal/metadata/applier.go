@@ -39,7 +39,7 @@ type Applier struct {
 	err         error         // why the applier ended; nil while it runs
 
 	stop context.CancelFunc
-	done chan struct{}
+	done chan struct{} // closed by run, as its last act
 }
 
 type subscription struct {

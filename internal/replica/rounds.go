@@ -12,7 +12,7 @@ import (
 type round struct {
 	after, version int64 // the image was the first to show the revisions in (after, version]
 	left           int
-	done           chan struct{}
+	done           chan struct{} // closed with left at 0, or by Close of the Manager
 }
 
 // newRound returns a round with one task, which the caller must end.

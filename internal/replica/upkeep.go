@@ -36,9 +36,9 @@ type upkeep struct {
 	m *Manager
 
 	mu      sync.Mutex
-	due     []*Partition // Propose may return a change that need not wait for the next sweep
-	watched []*Partition // to be swept
-	wake    chan struct{}
+	due     []*Partition          // Propose may return a change that need not wait for the next sweep
+	watched []*Partition          // to be swept
+	wake    chan struct{}         // capacity 1: due has grown, or a leader resigns
 	saving  map[*storage.Dir]bool // a goroutine saves its high watermarks
 	// unsaved reports that a high watermark has changed since they were saved.
 	unsaved atomic.Bool

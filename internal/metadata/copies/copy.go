@@ -71,7 +71,7 @@ type Copy struct {
 	log   *statelog.Log // nil: not open
 	stop  chan struct{} // closed by Stop
 	once  sync.Once
-	ended chan struct{}
+	ended chan struct{} // closed by run at its end
 
 	mu     sync.Mutex
 	has    int64         // the copy is durable up to this revision

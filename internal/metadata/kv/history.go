@@ -47,7 +47,7 @@ type Watcher struct {
 	view   *View
 	next   int64
 	once   sync.Once
-	closed chan struct{}
+	closed chan struct{} // closed by Close
 }
 
 // Follow returns a watcher from a revision on, whether or not the store is closed.

@@ -28,9 +28,9 @@ var ErrNotLeader = errors.New("this member does not lead the metadata")
 // request is an encoded transaction for the leader, which answers it exactly once; done has
 // capacity 1.
 type request struct {
-	txn  []byte // kv.AppendTxn
-	term uint64 // refused if the leader's term is another one; 0: any
-	done chan result
+	txn  []byte      // kv.AppendTxn
+	term uint64      // refused if the leader's term is another one; 0: any
+	done chan result // capacity 1; never closed
 }
 
 type result struct {
@@ -176,7 +176,7 @@ type change struct {
 	seen bool   // the library accepted it
 	// applied: the change is in force; if it is joint, the former voters still count.
 	applied bool
-	done    chan error
+	done    chan error // of who asked: gets one result; nil after that
 }
 
 // reconfigure proposes a membership change; done receives the result. One change at a time: the

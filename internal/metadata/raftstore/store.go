@@ -84,11 +84,11 @@ type Store struct {
 	node *node // of the loop
 	view *kv.View
 
-	queue chan *request
-	calls chan func(*node) error
-	wake  chan struct{} // capacity 1: the inbox has messages
-	stop  chan struct{} // closed by Close
-	ended chan struct{} // closed when the loop ended
+	queue chan *request          // capacity queueLength; what is left when the loop ends is answered with ErrClosed
+	calls chan func(*node) error // unbuffered: the loop runs them
+	wake  chan struct{}          // capacity 1: the inbox has messages
+	stop  chan struct{}          // closed by Close
+	ended chan struct{}          // closed when the loop ended
 	once  sync.Once
 	err   error // of the loop's end, valid when ended is closed
 

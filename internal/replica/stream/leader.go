@@ -18,8 +18,8 @@ import (
 type outgoing struct {
 	s     *Streams
 	conn  Conn
-	ready ring[*sub] // may have something to send
-	cold  chan struct{}
+	ready ring[*sub]    // may have something to send
+	cold  chan struct{} // capacity 1: the reader of the disk has work
 
 	mu       sync.Mutex
 	ended    bool
