@@ -29,8 +29,8 @@ type Logs struct {
 }
 
 // Exchanged returns the paths of the log directories that this broker has for the first time, if
-// one that it had at its last start is not there: a disk was replaced, or is not mounted. It returns
-// nil if a directory could not be opened, which then is the one.
+// one that it had at its last start is not there: a disk was replaced, or is not mounted. If a
+// directory could not be opened, that is the one, and it returns nil.
 func (b *Logs) Exchanged() (paths []string) {
 	before, known := b.Image().Broker(b.Self)
 	if !known || len(b.Storage.Failed()) > 0 {

@@ -39,7 +39,8 @@ func clusterFaults() (list []fault) {
 	})
 	add("replica-stopped", "stopped_replica", func(c *view.Cluster) { c.Stopped = []view.Stopped{{Partitions: some, Leader: 2}} })
 	add("leader-not-reached", "stopped_replica", func(c *view.Cluster) {
-		c.Unreached = []view.Unreached{{Broker: 3, Follows: true, Address: "c:9092", Since: time.Now().Add(-time.Minute), Err: "connection refused"}}
+		c.Unreached = []view.Unreached{{Broker: 3, Follows: true, Address: "c:9092", Since: time.Now().Add(-time.Minute),
+			Err: "connection refused"}}
 	})
 	add("unclean", "unclean", func(c *view.Cluster) { c.Unclean = some })
 	list = append(list, fault{name: "cluster-not-forwarded", checks: []string{"forwarding"}, plant: func(_ *testing.T, s *sick) {

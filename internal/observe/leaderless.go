@@ -33,7 +33,7 @@ func leaderless(img *metadata.Image, tp metadata.TopicPartition, p *metadata.Par
 	if away := absent(img, could); len(away) > 0 {
 		return view.Leaderless{Why: view.ForBrokers, Brokers: away, Sole: len(away) == len(p.Replicas)}
 	}
-	return view.Leaderless{Why: view.ForDirectory, Brokers: could}
+	return view.Leaderless{Why: view.ForDirectory, Brokers: could, Sole: len(p.Replicas) == 1 && len(img.Brokers()) > 1}
 }
 
 func active(img *metadata.Image, broker int32) bool {

@@ -43,7 +43,7 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 		return fmt.Errorf("%w: the log of %s is missing from log directory %x, which may be the one that could not be opened: %w",
 			ErrOffline, w, dir, failed[0])
 	case dir != [16]byte{} && m.needed(w):
-		last := "put the directory back, or delete the topic"
+		last := "put the directory back"
 		if len(w.topic.Partitions.At(w.partition).Replicas) > 1 {
 			last = "put the directory back; if that is impossible, chronikctl topic elect --unclean elects another replica without its records"
 		}

@@ -62,7 +62,8 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 	examine(t, "removed", []patient{
 		{"none", Facts{}, nil},
 		{"a journal", lost(RoleJournal), []string{"bad journal directory /d/x: it was removed while the broker uses it: the records"}},
-		{"one that may not be mounted", Facts{Exchanged: []string{"/d/x"}}, []string{"note log directory /d/x: it was empty at this start, and"}},
+		{"one that may not be mounted", Facts{Exchanged: []string{"/d/x"}},
+			[]string{"note log directory /d/x: it was empty at this start, and"}},
 		{"metadata", lost(RoleMetadata), []string{"bad metadata directory /d/x: it was removed while the broker uses it: topics, configs"}},
 	})
 }

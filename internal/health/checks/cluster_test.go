@@ -206,7 +206,8 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 	})
 	unreached := func(broker int32, since time.Duration) func(*view.Cluster) {
 		return func(c *view.Cluster) {
-			c.Unreached = []view.Unreached{{Broker: broker, Follows: true, Address: "b:1", Since: time.Time{}.Add(-since), Err: "connection refused"}}
+			c.Unreached = []view.Unreached{{Broker: broker, Follows: true, Address: "b:1", Since: time.Time{}.Add(-since),
+				Err: "connection refused"}}
 		}
 	}
 	examine(t, "stopped_replica", []patient{

@@ -113,6 +113,12 @@ func (f *Facts) repair(p *view.Log) string {
 	if f.Cluster != nil { // other partitions of the directory have replicas, which replace what a repair leaves of these
 		more = []string{"--last-copy"}
 	}
+	if dir == "" && !p.Replicated && f.several() {
+		return "put the log directory that had it back, and restart the broker; if it is lost, run `chronikctl topic move " + p.Topic + ":" +
+			strconv.Itoa(int(p.Partition)) + " BROKER`, which ends with an error because there is nothing to copy, and then " +
+			"`chronikctl topic elect --unclean`: the partition begins without its records, and the others of the topic keep theirs " +
+			"(docs/operations.md, A damaged disk)"
+	}
 	if dir == "" { // there is nothing that a repair could put together
 		return before + "put the log directory that had it back, and restart the broker; if it is lost, run " +
 			health.Command("chronikctl", "topic", "delete", p.Topic) + ", which asks before it deletes all partitions of the topic, and " +
