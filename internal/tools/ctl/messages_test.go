@@ -208,6 +208,7 @@ func jobs() [][]string {
 		{"", "topic", "move", "a:7", "1"},
 		{"", "topic", "move", "a:0", "7"},
 		{"", "broker", "fill", "7"},
+		{"", "broker", "drain", "7"},
 		{"", "broker", "drain", "1"},
 		{"", "broker", "maintain", "7", "--wait", "1ms"},
 		{"", "topic", "elect", "a:7"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -143,7 +144,42 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		}
 		return a.Print(d, brokerTable([]broker{b}), t)
 	}
-	return app.Refused(fmt.Sprintf("describe broker %d", id), kerr.BrokerIDNotRegistered, "there is no such broker")
+	return noBroker(fmt.Sprintf("describe broker %d", id), id, all)
+}
+
+// registered returns an error if the cluster has no broker with this id, neither an active nor a
+// fenced one. what is what the command attempts. A broker that partitions name is a broker, also if
+// the cluster does not list it.
+func registered(ctx context.Context, cl *kgo.Client, m kadm.Metadata, id int32, what string) error {
+	if slices.Contains(m.Brokers.NodeIDs(), id) {
+		return nil
+	}
+	for _, t := range m.Topics {
+		for _, p := range t.Partitions {
+			if slices.Contains(p.Replicas, id) {
+				return nil
+			}
+		}
+	}
+	all, err := withFenced(ctx, cl, m, brokers(m))
+	switch {
+	case app.IsUnsupported(err):
+		return nil // an old broker does not list the fenced ones
+	case err != nil:
+		return app.Refused("list brokers", app.BrokerError(err), "")
+	case slices.ContainsFunc(all, func(b broker) bool { return b.ID == id }):
+		return nil
+	}
+	return noBroker(what, id, all)
+}
+
+// noBroker returns the error for the id of a broker that does not exist, with the ids that do.
+func noBroker(what string, id int32, all []broker) error {
+	ids := make([]int32, len(all))
+	for i := range all {
+		ids[i] = all[i].ID
+	}
+	return app.Refused(what, kerr.BrokerIDNotRegistered, fmt.Sprintf("there is no broker %d, only %s", id, text.Numbers(ids)))
 }
 
 func bytesOr(n int64) string {

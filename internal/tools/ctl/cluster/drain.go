@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
@@ -70,10 +71,15 @@ func moving(a *app.App, c *cobra.Command, nothing string, plan func(p *move.Plan
 		if err := o.Check(); err != nil {
 			return err
 		}
-		return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+		return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
 			p, m, err := move.Read(ctx, adm)
 			if err != nil {
 				return err
+			}
+			if len(args) > 0 {
+				if err := registered(ctx, cl, m, id, cmd.Name()+" "+name); err != nil {
+					return err
+				}
 			}
 			if err := plan(p, m, id); err != nil {
 				return app.WithCode(app.ExitFailed, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/text"
@@ -40,7 +41,14 @@ func maintainBroker(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+				m, err := adm.Metadata(ctx)
+				if err != nil {
+					return app.Refused("read the metadata", app.BrokerError(err), "")
+				}
+				if err := registered(ctx, cl, m, id, fmt.Sprintf("maintain broker %d", id)); err != nil {
+					return err
+				}
 				if err := inSync(ctx, a, adm, id, wait.Value()); err != nil {
 					return err
 				}

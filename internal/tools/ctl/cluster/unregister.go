@@ -42,7 +42,14 @@ func unregisterBroker(a *app.App) *cobra.Command {
 
 func unregister(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, id int32, dryRun bool) error {
 	name := fmt.Sprintf("broker %d", id)
-	votes, err := removable(ctx, a, adm, cl, id)
+	m, err := adm.Metadata(ctx)
+	if err != nil {
+		return app.Refused("unregister "+name, app.BrokerError(err), "")
+	}
+	if err := registered(ctx, cl, m, id, "unregister "+name); err != nil {
+		return err
+	}
+	votes, err := removable(ctx, a, cl, m, id)
 	if err != nil {
 		return app.Refused("unregister "+name, app.BrokerError(err), "")
 	}
@@ -73,11 +80,7 @@ func unregister(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 }
 
 // removable returns why a broker cannot be unregistered, and otherwise whether it has a vote.
-func removable(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, id int32) (votes bool, err error) {
-	m, err := adm.Metadata(ctx)
-	if err != nil {
-		return false, err
-	}
+func removable(ctx context.Context, a *app.App, cl *kgo.Client, m kadm.Metadata, id int32) (votes bool, err error) {
 	all, q, err := ofCluster(ctx, a, cl, m)
 	if err != nil {
 		return false, err
