@@ -115,11 +115,12 @@ func contextSet(a *app.App) *cobra.Command {
 		Args:              app.Args(2, -1, "a context and SETTING=VALUE"),
 		ValidArgsFunction: contextSettings(a),
 		Long: "set creates a context or changes its settings. Settings have the names of the flags; an empty value removes a setting.\n" +
-			"The first context becomes the current one.",
+			"The first context becomes the current one, context use selects another.",
 		Example: "  chronikctl context set prod brokers=a.example.com:9093,b.example.com:9093 tls=true\n" +
 			"  chronikctl context set prod sasl=SCRAM-SHA-512 sasl-user=ops sasl-password-file=/etc/chronik/ops",
 		RunE: func(_ *cobra.Command, args []string) error {
-			return edit(a, func(f *contexts.File) (string, error) {
+			note := ""
+			err := edit(a, func(f *contexts.File) (string, error) {
 				for _, kv := range args[1:] {
 					name, value, err := parse.KeyValue(kv)
 					if err == nil {
@@ -132,8 +133,18 @@ func contextSet(a *app.App) *cobra.Command {
 				if len(f.Contexts) == 1 {
 					f.Current = args[0]
 				}
+				if f.Current != args[0] {
+					note = "the current context is " + f.Current
+					if f.Current == "" {
+						note = "there is no current context"
+					}
+				}
 				return fmt.Sprintf("context %s set in %s", args[0], f.Path), nil
 			})
+			if err == nil && note != "" {
+				a.Note("note: %s; chronikctl context use %s selects %s", note, args[0], args[0])
+			}
+			return err
 		},
 	}
 }
