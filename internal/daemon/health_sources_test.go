@@ -113,7 +113,7 @@ func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 		"weak"); err != nil {
 		t.Fatal(err)
 	}
-	want := "note profile topics: 1 acknowledge records that are not durable, although the default profile sync does not: weak"
+	want := "note profile topics: 1 acknowledges records that are not durable, although the default profile sync does not: weak"
 	if got := found(t, ask); got != want {
 		t.Errorf("found %s\nwant %s", got, want)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func configChecks() []Check {
@@ -258,8 +259,8 @@ func checkProfiles(f *Facts, n *notes) {
 			health.Note,
 			"topics",
 			fmt.Sprintf(
-				"%d acknowledge records that are not durable, although the default profile %s does not: %s",
-				count,
+				"%s records that are not durable, although the default profile %s does not: %s",
+				text.Plural(count, "acknowledges", "acknowledge"),
 				p.Name,
 				listed(f.Weaker, count),
 			),
