@@ -164,6 +164,17 @@ func TestEveryCommandEndsWhereABrokerHangs(t *testing.T) {
 	all.Wait()
 }
 
+// A topic whose creation gets no answer may be created later. The error says so, because a second
+// creation would be refused.
+func TestACreationWithoutAnAnswerMayStillBeDone(t *testing.T) {
+	const apiVersions, metadata = 18, 3
+	code, errs := runAt(t.Context(), stuck(t, apiVersions, metadata), "topic create b --timeout 100ms")
+	if code != 1 || !strings.HasPrefix(errs, "chronikctl: create b: ") ||
+		!strings.HasSuffix(errs, "; it may still be created: chronikctl topic describe b shows it if it is; otherwise try again\n") {
+		t.Errorf("code %d, %s", code, errs)
+	}
+}
+
 // The broker at the address of --brokers answers cluster health, not another one that the client
 // finds in the metadata: an operator names the broker whose findings do not reach the others.
 func TestTheBrokerThatIsNamedReportsItsHealth(t *testing.T) {

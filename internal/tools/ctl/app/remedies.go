@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,12 @@ import (
 // Refused returns an error that says what was attempted, why it failed, and the remedy. message is
 // the broker's own message, or empty.
 func Refused(what string, err error, message string) error {
-	return fmt.Errorf("%s: %w", what, &refusal{err, message})
+	return RefusedFor(what, err, message, "")
+}
+
+// RefusedFor is Refused with the remedy of one command. If it is empty, that of the error applies.
+func RefusedFor(what string, err error, message, remedy string) error {
+	return fmt.Errorf("%s: %w", what, &refusal{err, message, remedy})
 }
 
 // OrEmpty returns the text that a broker may leave out, such as its message, or "".
@@ -26,10 +32,11 @@ func OrEmpty(s *string) string {
 	return *s
 }
 
-// refusal is an error with the broker's message and a remedy.
+// refusal is an error with the broker's message and a remedy, which is empty if that of err fits.
 type refusal struct {
 	err     error
 	message string
+	remedy  string
 }
 
 func (r *refusal) Unwrap() error { return r.err }
@@ -47,7 +54,7 @@ func (r *refusal) Error() string {
 		return missing.Error() + "; " + missing.remedy()
 	}
 	text = strings.TrimRight(strings.ReplaceAll(text, "\n", " "), ". ")
-	remedy := Remedy(r.err)
+	remedy := cmp.Or(r.remedy, Remedy(r.err))
 	switch {
 	case strings.HasPrefix(r.message, "Cannot update these configs dynamically"):
 		remedy = "they change with the broker's own configuration and a restart"
@@ -64,8 +71,7 @@ func (r *refusal) Error() string {
 func Remedy(err error) string {
 	var k *kerr.Error
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
-		errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
+	case unanswered(err):
 		return "the broker did not answer in time: try again, or allow more with --timeout"
 	case unsupported(err):
 		return "this broker does not support that API; chronikctl api-versions lists the supported ones"
@@ -81,6 +87,18 @@ func Remedy(err error) string {
 		return "this is usually temporary: try again"
 	}
 	return ""
+}
+
+// unanswered reports whether a client's wait for an answer ended.
+func unanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.Is(err, kgo.ErrRecordTimeout) || errors.Is(err, kgo.ErrRecordRetries)
+}
+
+// IsUnknown reports whether a change with this error may still be done: the wait of the client, or
+// that of the broker for its controller, ended before the answer.
+func IsUnknown(err error) bool {
+	return err != nil && (unanswered(err) || errors.Is(err, kerr.RequestTimedOut))
 }
 
 // unsupported also recognizes the client's own errors, which have no exported names.

@@ -85,6 +85,9 @@ func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, nam
 			out.Done(name, "exists")
 		case errors.Is(err, kerr.InvalidConfig) && strings.HasPrefix(r.ErrMessage, "Unknown ") && config.Unknown(ctx, adm, configs) != nil:
 			out.Failed(name, fmt.Errorf("create %s: %w", name, config.Unknown(ctx, adm, configs)))
+		case app.IsUnknown(err) && !w.dryRun:
+			out.Failed(name, app.RefusedFor("create "+name, app.BrokerError(err), r.ErrMessage,
+				"it may still be created: chronikctl topic describe "+name+" shows it if it is; otherwise try again"))
 		case err != nil:
 			out.Refused(name, "create "+name, app.BrokerError(err), r.ErrMessage)
 		default:
