@@ -82,7 +82,7 @@ func (r *Inspection) Replicated() error {
 		remedy = "if the broker refuses a log directory, give it an empty directory instead, and start it: it copies all replicas again"
 	}
 	return fmt.Errorf("%w of %s, and a repair leaves out what those may have; %s; "+
-		"if no other broker has these records any longer, --last-copy repairs what is here", ErrReplicated, of, remedy)
+		"if no other broker has these records any longer, log repair --last-copy repairs what is here", ErrReplicated, of, remedy)
 }
 
 // replicated reports whether other brokers have replicas of a partition, as far as the metadata of

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/inspect"
@@ -60,6 +61,22 @@ func damagedMember(t *testing.T) string {
 	_, err = f.WriteAt([]byte{0xff}, 200)
 	must(errors.Join(err, f.Close()))
 	return dir
+}
+
+// The hint of verify is not a repair that would be refused: other brokers have replicas, and the
+// broker copies the log from them.
+func TestVerifyDoesNotHintAtARepairThatIsRefused(t *testing.T) {
+	a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" }})
+	c := verifyCommand(a)
+	c.SetArgs([]string{"--dir", damagedMember(t)})
+	c.SetOut(io.Discard)
+	c.SetErr(io.Discard)
+	err := c.ExecuteContext(t.Context())
+	if err == nil || app.ExitCode(err) != app.ExitUnhealthy || strings.Contains(err.Error(), "--dry-run") ||
+		!strings.Contains(err.Error(), "other brokers have replicas of a-0, ") ||
+		!strings.Contains(err.Error(), "; start the broker: it replaces a damaged log by a copy; ") {
+		t.Errorf("verify: %v", err)
+	}
 }
 
 // A dry run refuses what the repair refuses: partitions of which other brokers have replicas. It

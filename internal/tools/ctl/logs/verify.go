@@ -88,8 +88,14 @@ func show(a *app.App, r *inspect.Inspection, dryRun string) error {
 			n++
 		}
 		if !f.Healing() && f.Repairable() {
-			remedy = "; " + dryRun + " shows what a repair would do"
+			remedy = dryRun + " shows what a repair would do"
 		}
+	}
+	if remedy != "" {
+		if err := r.Replicated(); err != nil { // a repair would be refused for this reason
+			remedy = err.Error() + " (docs/replication.md, A damaged replica)"
+		}
+		remedy = "; " + remedy
 	}
 	return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s, see above%s", text.Plural(n, "thing is wrong", "things are wrong"), remedy))
 }
