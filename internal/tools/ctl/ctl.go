@@ -75,7 +75,7 @@ func Root(a *app.App) *cobra.Command {
 	configs := config.New(a)
 	const kept = "config is about topics and brokers; chronikctl context keeps the addresses and logins of brokers"
 	cli.Instead(configs, map[string]string{"view": kept, "use-context": kept, "get-contexts": kept, "set-context": kept,
-		"current-context": kept})
+		"current-context": kept, "alter": "config set changes configs, config unset resets them to their defaults"})
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
 		topic.New(a), configs, group.New(a), txn.New(a), acl.New(a), user.New(a), quota.New(a), cert.New(a),
 		snapshot.New(a),

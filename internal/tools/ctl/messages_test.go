@@ -62,6 +62,15 @@ func habits() [][]string {
 		{"", "consume", "-b", "a:9092"},
 		{"", "produce", "orders", "hello"},
 		{"", "config", "get", "orders"},
+		{"", "config", "alter", "topic", "orders", "retention.ms=1d"},
+		{"", "topic", "create", "orders", "--replicas", "3"},
+		{"", "topic", "create", "orders", "--replication", "3"},
+		{"", "group", "list", "--all-groups"},
+		{"", "consume", "orders", "-f", "%k %v"},
+		{"", "topic", "delete", "*-a", "--regex"},
+		{"", "topic", "delete", "no-*", "--regex", "--yes"},
+		{"", "config", "set", "topic", "a", "log.retention.hours=1"},
+		{"", "topic", "create", "orders", "--config", "log.retention.hours=1"},
 	}
 }
 

@@ -439,3 +439,21 @@ func TestSoftwareVersionIsWhatKIP511Allows(t *testing.T) {
 		}
 	}
 }
+
+// An expression that no topic matches may be a pattern of the shell.
+func TestAPatternOfTheShellIsRecognized(t *testing.T) {
+	names := []string{"test-1", "test-2", "other"}
+	for pattern, want := range map[string]string{
+		"test-*":  "test-.*",
+		"te*-1":   "te.*-1",
+		"none*":   "",
+		"no.*":    "",
+		"[xyz]*":  "",
+		"test\\*": "",
+	} {
+		got := likeShell(pattern, names)
+		if want == "" && strings.Contains(got, "did you mean") || !strings.Contains(got, want) {
+			t.Errorf("%s: %s", pattern, got)
+		}
+	}
+}

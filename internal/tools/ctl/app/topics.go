@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -71,6 +72,9 @@ func matchTopics(ctx context.Context, adm *kadm.Client, patterns []string) (foun
 	all := make([]*regexp.Regexp, len(patterns))
 	for i, p := range patterns {
 		if all[i], err = regexp.Compile("^(?:" + p + ")$"); err != nil {
+			if strings.HasPrefix(p, "*") {
+				err = fmt.Errorf("%w; .* stands for any text", err)
+			}
 			return nil, nil, Usage("--regex: %w", err)
 		}
 	}
@@ -80,7 +84,7 @@ func matchTopics(ctx context.Context, adm *kadm.Client, patterns []string) (foun
 	}
 	missing = map[string]error{}
 	for _, p := range patterns {
-		missing[p] = fmt.Errorf("no topic matches %q; chronikctl topic list shows the topics", p)
+		missing[p] = fmt.Errorf("no topic matches %q; %s", p, likeShell(p, topics.Names()))
 	}
 	for _, t := range topics.Sorted() {
 		matched := false
@@ -95,4 +99,20 @@ func matchTopics(ctx context.Context, adm *kadm.Client, patterns []string) (foun
 		}
 	}
 	return found, missing, nil
+}
+
+// likeShell returns a hint for an expression that no topic matches. In a pattern of the shell, a *
+// stands for any text; in an expression, it repeats what precedes it.
+func likeShell(pattern string, names []string) string {
+	var b strings.Builder
+	for i, c := range pattern {
+		if c == '*' && (i == 0 || !strings.ContainsRune(`.)]\`, rune(pattern[i-1]))) {
+			b.WriteByte('.')
+		}
+		b.WriteRune(c)
+	}
+	if meant, err := regexp.Compile("^(?:" + b.String() + ")$"); err == nil && slices.ContainsFunc(names, meant.MatchString) {
+		return fmt.Sprintf("did you mean %q? It is a regular expression, in which .* stands for any text", b.String())
+	}
+	return "chronikctl topic list shows the topics"
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
@@ -93,6 +94,8 @@ func list(a *app.App) *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&in, "state", nil, "only groups in these states: "+strings.Join(states(), ", "))
 	app.CompleteFlag(c, "state", app.OneOf(states()...))
+	const all = "group list lists all groups, without a flag"
+	cli.Instead(c, map[string]string{"--all-groups": all, "--all": all})
 	return a.Watched(c)
 }
 

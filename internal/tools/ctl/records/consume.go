@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,12 @@ func NewConsume(a *app.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if cmd.Flags().Changed("group") && o.group == "" {
 				return app.Usage("--group is empty; is a variable not set?")
+			}
+			for _, name := range names {
+				if o.follow && !o.regex && strings.Contains(name, "%") {
+					return app.Usage("%q is not the name of a topic: -f is --follow, which has no value; --format %q sets how a record is printed",
+						name, name)
+				}
 			}
 			if err := o.check(a.Format()); err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
@@ -60,6 +61,8 @@ func create(a *app.App) *cobra.Command {
 	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; repeatable")
 	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "succeed if the topic already exists")
 	f.BoolVar(&w.dryRun, "dry-run", false, dryRunDoc)
+	const factor = "--replication-factor sets the copies of each partition"
+	cli.Instead(c, map[string]string{"--replicas": factor, "--replication": factor})
 	return c
 }
 
