@@ -70,6 +70,7 @@ func habits() [][]string {
 		{"", "topic", "delete", "*-a", "--regex"},
 		{"", "topic", "delete", "no-*", "--regex", "--yes"},
 		{"", "config", "set", "topic", "a", "log.retention.hours=1"},
+		{"", "config", "set", "topic", "a", "log.retention.minutes=1"},
 		{"", "topic", "create", "orders", "--config", "log.retention.hours=1"},
 	}
 }

@@ -159,22 +159,31 @@ func choose(e Entity, all []Described, keys []string) ([]Described, error) {
 	}
 	var some []Described
 	var names []string
+	synonyms := map[string]string{}
 	for _, d := range all {
 		names = append(names, d.Key)
+		for _, s := range d.Synonyms {
+			synonyms[s.Name] = d.Key
+		}
 	}
 	for _, k := range keys {
 		i := slices.Index(names, k)
 		if i < 0 {
-			return nil, fmt.Errorf("%v has no config %q; %s", e, k, suggest(k, names))
+			return nil, fmt.Errorf("%v has no config %q; %s", e, k, suggest(k, names, synonyms))
 		}
 		some = append(some, all[i])
 	}
 	return some, nil
 }
 
-// suggest returns a hint with the configs that may be meant: those that contain the key, else the
-// closest one, else those that share a part with it.
-func suggest(key string, names []string) string {
+// suggest returns a hint with the configs that may be meant: the one that has the key as a synonym,
+// as retention.ms has log.retention.hours, else those that contain the key, else the closest one,
+// else those that share a part with it. Of these, those come first of which the key has all parts
+// but the last, which often is a unit.
+func suggest(key string, names []string, synonyms map[string]string) string {
+	if one := synonyms[key]; one != "" {
+		return "did you mean " + one + "?"
+	}
 	var near, parts []string
 	for _, n := range names {
 		if strings.Contains(n, key) {
@@ -189,9 +198,18 @@ func suggest(key string, names []string) string {
 	}
 	if len(near) == 0 {
 		near = parts
+		sorts.SortStable(near, func(x, y string) int { return cmp.Compare(apart(key, x), apart(key, y)) })
 	}
 	if len(near) == 0 || len(near) > 8 {
 		return "chronikctl config get without a key lists all configs"
 	}
 	return "did you mean " + strings.Join(near, ", ") + "?"
+}
+
+// apart returns 0 if key contains name without its last part, else 1.
+func apart(key, name string) int {
+	if at := strings.LastIndexByte(name, '.'); at > 0 && strings.Contains(key, name[:at]) {
+		return 0
+	}
+	return 1
 }

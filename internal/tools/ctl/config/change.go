@@ -175,12 +175,16 @@ func Unknown(ctx context.Context, adm *kadm.Client, configs map[string]string) e
 		return nil
 	}
 	var names []string
+	synonyms := map[string]string{}
 	for _, c := range described[0].Configs {
 		names = append(names, c.Key)
+		for _, s := range c.Synonyms {
+			synonyms[s.Key] = c.Key
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(configs)) {
 		if len(names) > 0 && !slices.Contains(names, key) {
-			return fmt.Errorf("topics have no config %q; %s", key, suggest(key, names))
+			return fmt.Errorf("topics have no config %q; %s", key, suggest(key, names, synonyms))
 		}
 	}
 	return nil
