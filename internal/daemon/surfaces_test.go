@@ -267,6 +267,7 @@ func normal(text string) string {
 	for _, x := range [][2]string{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"}, {`(127\.0\.0\.1|\[::1\]):\d+`,
 			"ADDRESS"}, {`is [0-9a-f]{8}, the batch says [0-9a-f]{8}`, "is CHECKSUM, the batch says CHECKSUM"},
+		{`(append to|create) segment:\s+(write|create)\s+/data/logs/orders-1/\d{20}.log:\s+operation not permitted`, "the segment FAILED"},
 	} {
 		text = regexp.MustCompile(x[0]).ReplaceAllString(text, x[1])
 	}
@@ -293,6 +294,15 @@ func faults() []fault {
 				},
 			)
 			_, _ = kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new")
+		}},
+		{name: "log-refuses", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
+			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Write, Err: syscall.EPERM, Path: "/data/logs/orders-1/*.log"})
+			c := client(t, s.Broker)
+			for range 100 { // until the segment is full, or its records leave the memory
+				r := kgo.SliceRecord(make([]byte, 100_000))
+				r.Topic, r.Partition = "orders", 1
+				c.Produce(t.Context(), r, nil)
+			}
 		}},
 		{name: "metadata-copy-behind", checks: []string{"metadata"}, plant: func(t *testing.T, s *sick) {
 			s.errs.Add(

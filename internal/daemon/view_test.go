@@ -105,15 +105,17 @@ func (s *surfaced) onLogs() (wrong []string) {
 			want["chronik_log_end_offset"+labels] = float64(l.LogEnd)
 		}
 		found := s.about("partition " + l.String())
-		switch {
-		case l.Offline:
+		if l.Offline {
 			want["chronik_partitions_unavailable"]++
 			offline[l.Dir]++
+		}
+		switch {
+		case l.Offline || l.Error != "":
 			if d := s.dir(l.Dir); !slices.Contains(found, "partition") && (d == nil || d.Error == "") {
-				wrong = append(wrong, l.String()+" is offline without a finding: "+l.Error)
+				wrong = append(wrong, l.String()+" cannot be used, or takes no records, without a finding: "+l.Error)
 			}
 		case slices.Contains(found, "partition"):
-			wrong = append(wrong, l.String()+" is not offline, and has a finding that it is")
+			wrong = append(wrong, l.String()+" has no error, and a finding that it cannot be used")
 		}
 		if l.Damaged != "" {
 			want["chronik_partitions_damaged"]++

@@ -3,12 +3,16 @@ package observe
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/view"
 )
+
+// refusesAfter is how long a log accepts no records before that is a fault: a repair takes moments.
+const refusesAfter = 3 * time.Second
 
 // Facts is a checks.Source: partitions that cannot be used or have damaged records, and topics with
 // a weaker guarantee than the default.
@@ -33,8 +37,18 @@ func (s *Logs) Facts(f *checks.Facts) {
 			r.asks[w.TopicPartition] = w
 		}
 	}
+	before := s.refusing
+	s.refusing = map[metadata.TopicPartition]time.Time{}
 	topics := r.each(func(x *view.Log) {
-		if x.Offline || len(x.Damages) > 0 || x.Copy != nil || x.Former != nil {
+		if x.Error != "" && !x.Offline && x.Exists {
+			id, _ := metadata.ParseID(x.TopicID) // FormatID's text
+			tp := metadata.TopicPartition{Topic: id, Partition: x.Partition}
+			if s.refusing[tp] = before[tp]; before[tp].IsZero() {
+				s.refusing[tp] = f.Now
+			}
+			x.Refuses = f.Now.Sub(s.refusing[tp])
+		}
+		if x.Refuses >= refusesAfter || x.Offline || len(x.Damages) > 0 || x.Copy != nil || x.Former != nil {
 			f.Partitions = append(f.Partitions, *x)
 		}
 	})

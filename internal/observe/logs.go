@@ -23,6 +23,9 @@ type Logs struct {
 	Replicas *replica.Manager
 	Storage  *storage.Manager
 	Settings *replica.TopicSettings
+
+	// refusing has since when logs have accepted no records. Only the Monitor's goroutine uses it.
+	refusing map[metadata.TopicPartition]time.Time
 }
 
 // Each calls yield for every partition of this broker: first those that the metadata assign to it,

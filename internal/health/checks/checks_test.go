@@ -374,6 +374,11 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	dead := view.Log{Topic: "t", Partition: 1, Offline: true, Error: "offline", Dir: "/d"}
 	examine(t, "partition", []patient{
 		{"offline", Facts{Partitions: []view.Log{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
+		{"refuses records", Facts{Serving: true, Partitions: []view.Log{{Topic: "t", Partition: 1, Refuses: time.Second, Error: "EPERM"}}},
+			[]string{"bad partition t-1: it accepts no records on this broker: EPERM"}},
+		{"refuses, others serve it", Facts{Serving: true, Partitions: []view.Log{{Topic: "t", Partition: 1, Refuses: time.Second,
+			Error: "EPERM", Elsewhere: true}}}, []string{"warn partition t-1: it accepts no records on this broker: EPERM"}},
+		{"closed by a stop", Facts{Partitions: []view.Log{{Topic: "t", Refuses: time.Second, Error: "closed"}}}, nil},
 		{"damaged", Facts{Partitions: []view.Log{{Topic: "t", Damages: []view.Damage{{From: 1, Next: 2}}}}}, nil},
 		{"offline, others serve it", Facts{Partitions: []view.Log{{Topic: "t", Partition: 1, Offline: true, Error: "short",
 			Replicated: true,

@@ -172,7 +172,7 @@ func checkPartitions(f *Facts, n *notes) {
 				n.addFinding(copied(&p))
 			}
 		}
-		if p.Offline && !f.dirFailed(p.Dir) {
+		if (p.Offline || p.Refuses > 0 && f.Serving) && !f.dirFailed(p.Dir) { // a stop closes logs
 			all = append(all, p)
 		}
 	}
@@ -215,6 +215,13 @@ func checkPartitions(f *Facts, n *notes) {
 		}
 		if p.Renews {
 			x.Remedy = renewal(&p)
+		}
+		if p.Refuses > 0 && !p.Offline {
+			x.Problem = "it accepts no records on this broker: " + p.Error
+			if !p.Elsewhere {
+				x.Works = "its records can be read"
+			}
+			x.Remedy = "remove the cause; the broker repairs the log automatically, and tries again within half a minute"
 		}
 		if p.Asks {
 			x.Remedy = "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
