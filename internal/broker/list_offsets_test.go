@@ -100,8 +100,11 @@ func TestLatestIsNotAvailableBeforeTheEpochsStartCounts(t *testing.T) {
 		t.Errorf("the log's start is known: %+v", p)
 	}
 	f.acknowledge(1)
-	if p := ask[*kmsg.ListOffsetsResponse](t, w, 11, listRequest("t", 0, -1)).Topics[0].Partitions[0]; p.ErrorCode != 0 || p.Offset != 1 ||
-		p.LeaderEpoch != 2 {
+	latest := func() kmsg.ListOffsetsResponseTopicPartition {
+		return ask[*kmsg.ListOffsetsResponse](t, w, 11, listRequest("t", 0, -1)).Topics[0].Partitions[0]
+	}
+	eventually(t, "the epoch's start counts", func() bool { return latest().ErrorCode != kerr.OffsetNotAvailable.Code })
+	if p := latest(); p.ErrorCode != 0 || p.Offset != 1 || p.LeaderEpoch != 2 {
 		t.Errorf("once it counts: %+v", p)
 	}
 }
