@@ -37,10 +37,13 @@ func (s *Logs) Facts(f *checks.Facts) {
 			r.asks[w.TopicPartition] = w
 		}
 	}
-	before := s.refusing
+	before, failed := s.refusing, map[string]bool{}
 	s.refusing = map[metadata.TopicPartition]time.Time{}
+	for _, d := range s.Storage.Dirs() { // what is wrong with a directory is not said of each log
+		failed[d.Path()] = d.Err() != nil
+	}
 	topics := r.each(func(x *view.Log) {
-		if x.Error != "" && !x.Offline && x.Exists {
+		if x.Error != "" && !x.Offline && x.Exists && !failed[x.Dir] {
 			id, _ := metadata.ParseID(x.TopicID) // FormatID's text
 			tp := metadata.TopicPartition{Topic: id, Partition: x.Partition}
 			if s.refusing[tp] = before[tp]; before[tp].IsZero() {
