@@ -243,7 +243,9 @@ func (op *produceOp) accept(part *producePart, vp *protocol.ProducePartition, no
 	return part.conf.Rules.Accept(vp.Records, now)
 }
 
-// append starts one partition's append. An error means that nothing was started.
+// append starts one partition's append: the records are in the queue of their log, and nothing of
+// them is durable or visible. Their answer is due when the partition completes the append, as acks
+// and the profile demand. An error means that nothing was started.
 func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, now time.Time) error {
 	p, err := op.b.partition(part.topic, vp.Index)
 	if err != nil {

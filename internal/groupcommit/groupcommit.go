@@ -101,6 +101,8 @@ func (b *Batch) Run() { b.run(Syncer.WriteGroup) }
 // HandOff commits and pushes on this goroutine and leaves the syncs to others. It does not block.
 func (b *Batch) HandOff() { b.run(Syncer.Wake) }
 
+// run does the work of the batch. What is committed is ordered and with its journal when it
+// returns, and durable only when that has synced it: last says who does that for the last Syncer.
 func (b *Batch) run(last func(Syncer)) {
 	if b.Empty() {
 		return
@@ -123,6 +125,7 @@ func (b *Batch) run(last func(Syncer)) {
 	b.syncs = b.syncs[:0]
 }
 
+// commit has the logs order their appends and pass them to their journals. Nothing is durable yet.
 func (b *Batch) commit() {
 	for _, c := range b.commits {
 		c.Commit(b)
