@@ -85,7 +85,7 @@ type streamDialer struct {
 	streams *Streams
 	broker  int32
 	run     func(stream.Conn)
-	changed chan struct{} // the image may show another target
+	changed chan struct{} // capacity 1, signaled by Apply: the image may show another target
 	closing chan struct{} // closed by Close
 	closed  chan struct{} // closed when run has returned for the last time
 	now     dialed        // guarded by streams.mu

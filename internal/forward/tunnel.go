@@ -39,7 +39,7 @@ type passed struct {
 	id     int32
 	size   int64
 	silent bool       // it has no answer
-	asked  chan reply // of Ask; nil for others
+	asked  chan reply // of Ask, capacity 1: answer or fail sends once; nil for others
 	unhang func() bool
 
 	// Guarded by tunnel.mu.

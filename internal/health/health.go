@@ -4,8 +4,8 @@
 // Every surface shows that list in the same words: GET /v1/health is a Report, /readyz is
 // Report.Text, the log and the metric chronik_findings are derived from it, and chronikctl prints
 // it. The brokers of a cluster send each other their reports in the same form, and each adds those
-// of the others to its own (Report.Add). The package imports no other, so that both the broker and
-// chronikctl can import it. health/checks makes the reports; health/host reads the machine.
+// of the others to its own (Report.Add). Both the broker and chronikctl import the package, so it
+// imports next to nothing. health/checks makes the reports; health/host reads the machine.
 package health
 
 import (

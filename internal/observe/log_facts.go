@@ -14,8 +14,9 @@ import (
 // refusesAfter is how long a log accepts no records before that is a fault: a repair takes moments.
 const refusesAfter = 3 * time.Second
 
-// Facts is a checks.Source: partitions that cannot be used or have damaged records, and topics with
-// a weaker guarantee than the default.
+// Facts is a checks.Source: partitions that cannot be used, take no records or have damaged ones,
+// copies of damaged logs, and topics with a weaker guarantee than the default. Only the Monitor's
+// goroutine may call it.
 func (s *Logs) Facts(f *checks.Facts) {
 	r := s.read(s.Image())
 	r.copies, r.formers = map[metadata.TopicPartition]*view.Copy{}, map[metadata.TopicPartition]*view.Former{}
@@ -49,9 +50,11 @@ func (s *Logs) Facts(f *checks.Facts) {
 			if s.refusing[tp] = before[tp]; before[tp].IsZero() {
 				s.refusing[tp] = f.Now
 			}
-			x.Refuses = f.Now.Sub(s.refusing[tp])
+			if since := f.Now.Sub(s.refusing[tp]); since >= refusesAfter {
+				x.Refuses = since
+			}
 		}
-		if x.Refuses >= refusesAfter || x.Offline || len(x.Damages) > 0 || x.Copy != nil || x.Former != nil {
+		if x.Refuses > 0 || x.Offline || len(x.Damages) > 0 || x.Copy != nil || x.Former != nil {
 			f.Partitions = append(f.Partitions, *x)
 		}
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Logs reads the partitions of this broker. It is safe for concurrent use, and reads no disk except
-// in Detail.
+// Logs reads the partitions of this broker. It is safe for concurrent use but for Facts, and reads
+// no disk except in Detail.
 type Logs struct {
 	Self     int32
 	Image    func() *metadata.Image

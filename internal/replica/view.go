@@ -16,7 +16,7 @@ import (
 // lead in a lower one, and cannot follow in one: a replica that an unclean election passed over has
 // what the others took back, and discards it only in a later epoch. A log has a later epoch than
 // the metadata gives if that was restored from a copy, or the same one after a stop that was not
-// clean: the registration has raised what the copy had.
+// clean: the registration has raised what the copy had. The caller holds roles.
 func (m *Manager) applyRole(w wanted, changes changes) {
 	tp := w.tp()
 	m.mu.RLock()
@@ -26,9 +26,7 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 		return
 	}
 	part := w.topic.Partitions.At(w.partition)
-	if recorded, _ := m.image.Placement(m.opt.Self, tp); recorded != p.log.Dir().ID() {
-		changes.dirs[tp] = p.log.Dir().ID()
-	}
+	m.recordDir(p, changes)
 	_, high := p.High()
 	seen := max(latest(p.log), high)
 	if seen > part.LeaderEpoch && part.PassedOver(m.opt.Self) {
@@ -57,6 +55,14 @@ func (m *Manager) applyRole(w wanted, changes changes) {
 		return // a raised epoch is on its way
 	}
 	p.SetRole(m.roleOf(w))
+}
+
+// recordDir adds the directory of a partition's log to the changes, unless the image has it. The
+// caller holds roles.
+func (m *Manager) recordDir(p *Partition, changes changes) {
+	if recorded, _ := m.image.Placement(m.opt.Self, p.tp()); recorded != p.log.Dir().ID() {
+		changes.dirs[p.tp()] = p.log.Dir().ID()
+	}
 }
 
 // roleOf returns what the latest image says about a partition. The caller holds roles.
@@ -97,12 +103,7 @@ func (m *Manager) review(prev *metadata.Image, d *metadata.Delta, r *round) {
 	changes := newChanges()
 	for _, x := range d.Placements {
 		if x.Broker == m.opt.Self {
-			m.eachOf(x.Topic, func(p *Partition) {
-				tp := metadata.TopicPartition{Topic: p.id.Topic, Partition: p.id.Partition}
-				if recorded, _ := m.image.Placement(m.opt.Self, tp); recorded != p.log.Dir().ID() {
-					changes.dirs[tp] = p.log.Dir().ID()
-				}
-			})
+			m.eachOf(x.Topic, func(p *Partition) { m.recordDir(p, changes) })
 		}
 	}
 	m.recorder.add(changes, m.share(r))

@@ -103,10 +103,10 @@ type Dir struct {
 	compactingMu              vfs.Mutex   // held during a compaction pass
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
-	cleaningChanged           chan struct{} // cleaning has changed
+	cleaningChanged           chan struct{} // capacity 1: SetCleaning has changed cleaning
 	sweeps, repairs, pressure chan struct{} // capacity 1 each: a sweep, repairs or flushes for memory are due
-	renewals                  chan struct{} // the changes in the checkpoint have grown
-	requests                  chan struct{} // commits are requested
+	renewals                  chan struct{} // capacity 1: the changes in the checkpoint have grown
+	requests                  chan struct{} // capacity 1: commits are requested
 	carryWait                 time.Duration // carryWait, which a test changes before the first sweep
 	failures                  chan error    // capacity 1: why the journal failed, for maintain
 	quit                      chan struct{} // closed by Close

@@ -31,7 +31,7 @@ type spaceGuard struct {
 	last           atomic.Pointer[Space]
 	allowance      atomic.Int64  // bytes that may be appended until the next measurement
 	allowanceFloor atomic.Int64  // lower bound of allowance until a due measurement is made
-	wake           chan struct{} // requests an early measurement
+	wake           chan struct{} // capacity 1: appends request an early measurement
 	lastReclaim    time.Time     // time of the last request for retention; used by the goroutine only
 	failing        bool          // the last measurement failed; used by the goroutine only
 	lacks          atomic.Int64  // bytes that a repair needs and the disk did not have; 0: none

@@ -20,6 +20,7 @@ const firstRetentionDelay = 30 * time.Second
 
 // retentionLoop is the state of a directory's retention goroutine.
 type retentionLoop struct {
+	// The three have capacity 1, and are signaled without blocking by any goroutine.
 	wake    chan struct{} // requests a run over all logs
 	some    chan struct{} // requests a run over the logs in changed
 	retired chan struct{} // a segment was retired

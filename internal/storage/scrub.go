@@ -45,7 +45,7 @@ const scrubLook, scrubSave, scrubRetry = time.Minute, time.Minute, time.Hour
 
 // scrubbing is the state of the goroutine. Others use changed only.
 type scrubbing struct {
-	changed chan struct{} // the interval has changed
+	changed chan struct{} // capacity 1: SetCleaning has changed the interval
 	logs    map[ID]*scrubbed
 	saved   time.Time
 	dirty   bool

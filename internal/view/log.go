@@ -60,7 +60,8 @@ type Log struct {
 	// Asks: the broker asks the controller for a higher leader epoch. Copy is not nil while the
 	// partition is copied again because its log was damaged. Former, if it is not nil, is a damaged
 	// log that may have records which no replica has.
-	// Refuses is for how long the log has accepted no records, although it can be read.
+	// Refuses is for how long the log has accepted no records, although it can be read; 0 if that
+	// is a moment.
 	Reopens, Asks bool          `json:"-"`
 	Refuses       time.Duration `json:"-"`
 

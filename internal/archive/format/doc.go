@@ -9,7 +9,7 @@
 // Every object ends with the envelope of package objects, which has the version of its content. The
 // comments of the functions that encode give the order of the bytes. There, u8 and u32 are numbers
 // of 1 and 4 bytes, the least significant first; every other number is an unsigned varint of
-// encoding/binary. Bytes and texts follow their length; topic ids and nonces, of 16 bytes, do not.
+// encoding/binary. Bytes and texts follow their length; ids and nonces, of 16 bytes, do not.
 //
 // The package decodes untrusted bytes: it allocates no more than a message's size, whatever lengths
 // the message claims, and what it returns has been checked for contradictions. It encodes,

@@ -107,15 +107,15 @@ func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 			if kv.Key != leaderReplicas && kv.Key != followerReplicas {
 				continue
 			}
-			entries := strings.Split(kv.MaybeValue(), ",")
-			for _, entry := range entries {
+			names := strings.Split(kv.MaybeValue(), ",")
+			for _, entry := range names {
 				partition, _, named := strings.Cut(entry, ":")
 				n, err := strconv.ParseInt(strings.TrimSpace(partition), 10, 32)
 				if _, goesOn := moving[r.Name][int32(n)]; named && err == nil && !goesOn {
 					gone[kv.Key] = append(gone[kv.Key], entry)
 				}
 			}
-			if len(gone[kv.Key]) == len(entries) {
+			if len(gone[kv.Key]) == len(names) {
 				all[kv.Key] = nil
 				delete(gone, kv.Key)
 			}
@@ -165,7 +165,7 @@ func refusedLimit(what string, answers kadm.AlterConfigsResponses, err error) er
 	}
 	for _, x := range answers {
 		if x.Err != nil {
-			return app.Refused(what, x.Err, x.ErrMessage)
+			return app.Refused(what+" ("+x.Name+")", x.Err, x.ErrMessage)
 		}
 	}
 	return nil
