@@ -3,6 +3,7 @@ package brokers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,8 +88,10 @@ func TestReportsWithoutAController(t *testing.T) {
 		w.within(knownWithin, "broker 1 reports the fault of broker 3", func() bool { return w.reports(1, 3, "files") != nil })
 		w.heal()
 		c.inSync()
-		w.within(patience, "broker 3 knows the controller", func() bool {
-			return w.reports(1, 3, "quorum") == nil && w.reports(1, 3, "files") != nil
+		w.within(patience, "broker 3 knows the controller, and has nothing else to report", func() bool {
+			return w.reports(1, 3, "files") != nil && !slices.ContainsFunc(w.findings(1), func(f health.Finding) bool {
+				return f.Broker == 3 && f.Check != "files" && f.Severity != health.Note
+			})
 		})
 		w.kill(3)
 		w.within(patience, "broker 1 reports what broker 3 had, as old", func() bool {
