@@ -121,6 +121,7 @@ func contextSet(a *app.App) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			note := ""
 			err := edit(a, func(f *contexts.File) (string, error) {
+				_, old := f.Contexts[args[0]]
 				for _, kv := range args[1:] {
 					name, value, err := parse.KeyValue(kv)
 					if err == nil {
@@ -133,7 +134,7 @@ func contextSet(a *app.App) *cobra.Command {
 				if len(f.Contexts) == 1 {
 					f.Current = args[0]
 				}
-				if f.Current != args[0] {
+				if !old && f.Current != args[0] {
 					note = "the current context is " + f.Current
 					if f.Current == "" {
 						note = "there is no current context"
