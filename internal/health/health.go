@@ -5,7 +5,8 @@
 // Report.Text, the log and the metric chronik_findings are derived from it, and chronikctl prints
 // it. The brokers of a cluster send each other their reports in the same form, and each adds those
 // of the others to its own (Report.Add). Both the broker and chronikctl import the package, so it
-// imports next to nothing. health/checks makes the reports; health/host reads the machine.
+// imports next to nothing, and it does not know what is a fault: health/checks makes the reports,
+// and health/host reads the machine.
 package health
 
 import (
