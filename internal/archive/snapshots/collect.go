@@ -95,10 +95,14 @@ func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, p
 		if err != nil || n.Kind != objects.Index || s.opt.Image().Snapshot(n.Number) != nil {
 			continue
 		}
-		x, err := adopted(ctx, store, prefix, id, n.Number)
+		found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: metadata.FormatID(id), Number: n.Number})
 		if restore.NotWhole(err) {
 			continue // an attempt that failed
 		}
+		if err != nil {
+			return err
+		}
+		x, err := adopted(ctx, store, prefix, id, found)
 		if err != nil {
 			return err
 		}
@@ -116,13 +120,10 @@ func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, p
 	return nil
 }
 
-// adopted returns what the metadata have of a snapshot, from its objects.
-func adopted(ctx context.Context, store objects.Store, prefix string, id [16]byte, number int64) (*metadata.Snapshot, error) {
-	found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: metadata.FormatID(id), Number: number})
-	if err != nil {
-		return nil, err
-	}
-	x := &metadata.Snapshot{Number: number, Nonce: metadata.ID(found.At.Nonce), Time: found.Index.Time, Ended: found.Index.Time,
+// adopted returns what the metadata have of a whole snapshot. Whatever its error is, the snapshot
+// was whole a moment ago, and its objects must not be deleted.
+func adopted(ctx context.Context, store objects.Store, prefix string, id [16]byte, found *restore.Snapshot) (*metadata.Snapshot, error) {
+	x := &metadata.Snapshot{Number: found.At.Number, Nonce: metadata.ID(found.At.Nonce), Time: found.Index.Time, Ended: found.Index.Time,
 		Partitions: len(found.Index.Partitions), Bytes: found.Bytes}
 	for i := range found.Index.Partitions {
 		if found.Index.Partitions[i].State == format.Offline {

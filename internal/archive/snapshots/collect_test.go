@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/restore"
 	"github.com/chronik-io/chronik/internal/archive/writer"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -226,6 +227,17 @@ var collections = map[string]func(t *testing.T, w *world){
 			t.Error("the collection ignores that the store fails")
 		}
 		torn.Off()
+		// A snapshot that was whole, and is not a moment later, is not deleted.
+		reads := w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Before: func(faultstore.Call) {}})
+		_, err := restore.Find(t.Context(), w.objects, "", restore.Choice{Cluster: metadata.FormatID(cluster), Number: all[len(all)-3]})
+		must.OK(t, err)
+		reads.Off()
+		gone := w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", From: reads.Hits() + 1,
+			Err: objects.ErrNotFound})
+		if err := w.s.collect(t.Context(), 1); !errors.Is(err, objects.ErrNotFound) {
+			t.Errorf("the collection ignores that a whole snapshot cannot be read again: %v", err)
+		}
+		gone.Off()
 		w.mustCollect()
 		if got := w.numbers(); !slices.Equal(got, append(all, x.Number)) {
 			t.Errorf("snapshots %v, want %v and %d", got, all, x.Number)

@@ -212,8 +212,9 @@ func checkLeaderless(c *view.Cluster, n *notes) {
 		unclean := "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
 			"that only they have (" + clusterPage + ")"
 		if l.Sole {
-			unclean = fmt.Sprintf("; if they are lost for good, move each to another broker (%s), which ends with an error because there is nothing "+
-				"to copy, and then `chronikctl topic elect --unclean` begins them without their records (%s)", elsewhere(&l.Partitions), clusterPage)
+			unclean = fmt.Sprintf("; if they are lost for good, move each to another broker (%s), which ends with an error because "+
+				"there is nothing to copy, and then `chronikctl topic elect --unclean` begins them without their records (%s)",
+				elsewhere(&l.Partitions), clusterPage)
 		}
 		switch l.Why {
 		case view.ForBrokers:

@@ -29,7 +29,7 @@ func servingChecks() []Check {
 		{Name: "stuck_disk", run: checkStuckDisks,
 			Doc: "Journals with waiting records that make no progress: a write or an fdatasync hangs."},
 		{Name: "partition", run: checkPartitions,
-			Doc: "Partitions that cannot be written or read: their log is offline or could not be created."},
+			Doc: "Partitions that cannot be written or read: their log is offline, takes no records, or could not be created."},
 		{Name: "damage", run: checkDamage,
 			Doc: "Partitions in which a read, or the reading of all segments, found damaged records: the offsets that cannot be read, and the next one that can."},
 		{Name: "metadata", run: checkMetadata,
@@ -180,8 +180,9 @@ func checkPartitions(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Note, Subject: health.ThisBroker,
 			Problem: fmt.Sprintf("%s copied again because stored bytes were damaged or missing; the last one was %s at %s: %s",
 				text.Plural(r.N, "replica was", "replicas were"), r.Last, r.At.UTC().Format(time.RFC3339), r.Why),
-			Works:  "no record is missing",
-			Remedy: "find the cause in the kernel's log and in the disk's SMART values, and replace the disk if it happens again; the note ends a day after the last copy"})
+			Works: "no record is missing",
+			Remedy: "find the cause in the kernel's log and in the disk's SMART values, and replace the disk if it happens again; " +
+				"the note ends a day after the last copy"})
 	}
 	if more := formers - mostPartitions; more > 0 {
 		n.add(health.Warn, "partitions", fmt.Sprintf("%d more have a replaced log that may have records which no replica has", more),
