@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // Archived is what an archive has of a log, as of one snapshot: first large parts, which are never
@@ -110,11 +112,12 @@ func (b *Batch) last(ctx context.Context, id format.ID, a *Archived) (*[]format.
 }
 
 // Agree returns of what is archived of a log that is not compacted the beginning that the log has
-// too, by leader epochs: an election may have undone what lies above. epochEnd is that of the log.
-// Two logs with a batch of one leader epoch at one offset have the same records up to there. The
-// result has nothing above t.End. A part of which the log has the beginning is read and cut there.
-func (b *Batch) Agree(ctx context.Context, t *Target, epochEnd func(epoch int32) (known int32, end int64), former *Archived) (*Archived,
-	error) {
+// too, by leader epochs: an election may have undone what lies above. known are those of the log,
+// which may lack some below its start: Log.EpochEnd would have each of these end at the log start,
+// which may be above t.Start by now. Two logs with a batch of one leader epoch at one offset have
+// the same records up to there. The result has nothing above t.End. A part of which the log has the
+// beginning is read and cut there.
+func (b *Batch) Agree(ctx context.Context, t *Target, known *epochs.Cache, former *Archived) (*Archived, error) {
 	if former.compacted {
 		return nil, errors.New("a compacted log is compared by its bytes")
 	}
@@ -133,8 +136,8 @@ func (b *Batch) Agree(ctx context.Context, t *Target, epochEnd func(epoch int32)
 		return &Archived{}, nil
 	}
 	agrees := func(last int64, epoch int32) bool {
-		known, end := epochEnd(epoch)
-		return known == epoch && last < end && last < t.End
+		end, ok := known.Ends(epoch)
+		return ok && last < end && last < t.End
 	}
 	for {
 		list, err := b.last(ctx, t.ID, a)
@@ -147,7 +150,7 @@ func (b *Batch) Agree(ctx context.Context, t *Target, epochEnd func(epoch int32)
 			return a.from(t.Start), nil
 		}
 		cut, ok := format.Part{}, false
-		if _, end := epochEnd(p.Epoch); p.Base < min(end, t.End) { // it may agree in part
+		if _, end := known.End(p.Epoch, math.MaxInt64); p.Base < min(end, t.End) { // it may agree in part
 			if cut, ok, err = p.Cut(ctx, b.opt.Store, b.opt.Prefix, t.ID, func(h record.Batch) bool {
 				return agrees(h.LastOffset(), h.LeaderEpoch())
 			}); err != nil {

@@ -158,7 +158,8 @@ func (w *world) snapshot(o Options) error {
 	defer h.Release()
 	t := &Target{ID: id, Log: h, Start: w.log.Ends().LogStart, End: w.end()}
 	b := NewBatch(o)
-	former, err := b.Agree(ctx, t, w.log.EpochEnd, b.ArchivedIn(&w.archived))
+	of := w.log.Epochs()
+	former, err := b.Agree(ctx, t, &of, b.ArchivedIn(&w.archived))
 	if err != nil {
 		return err
 	}

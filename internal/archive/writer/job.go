@@ -373,7 +373,8 @@ func (j *job) archive(b *upload.Batch, former *upload.Archived, t *task, k *know
 		case compacts:
 			agreed, err = b.Same(j.ctx, x, former)
 		default:
-			agreed, err = b.Agree(j.ctx, x, k.log.EpochEnd, former)
+			of := k.log.Epochs()
+			agreed, err = b.Agree(j.ctx, x, &of, former)
 		}
 		if err == nil {
 			agreed, err = b.Add(j.ctx, x, agreed, compacts)

@@ -164,6 +164,35 @@ func TestAnArchiveIsCutBack(t *testing.T) {
 	}
 }
 
+// Records of the cut may be deleted before they are compared. The log then says of every earlier
+// leader epoch that it ends at the new log start, which a follower may believe, and an archive not.
+func TestAnArchiveIsCutBackBelowALaterLogStart(t *testing.T) {
+	w := newWorld(t, 1, never)
+	defer w.close()
+	p := w.parts[0]
+	write := func(value string) {
+		for range 4 {
+			p.append("k", value, 1000)
+		}
+	}
+	write("v")
+	p.elect(true, 4)
+	write("v")
+	p.moveStart(7)
+	_, err := w.snapshot(nil)
+	must.OK(t, err)
+	p.elect(false, 7)
+	write("of the next leader")
+	job, all := w.cut()
+	p.moveStart(11)
+	must.OK(t, w.w.Begin(job))
+	x := w.ended(job.Number)
+	if x.Err != "" {
+		t.Fatal(x.Err)
+	}
+	must.OK(t, w.verify(job, x.Partitions, all))
+}
+
 // A log that has not changed is not read. After a start it is compared, and not uploaded again.
 func TestWhatIsKnownIsNotRead(t *testing.T) {
 	w := newWorld(t, 2, alternate)

@@ -99,9 +99,18 @@ func (c *Cache) End(epoch int32, logEnd int64) (int32, int64) {
 // common (KIP-101).
 func (c *Cache) Common(other *Cache) (end int64, ok bool) {
 	for i, e := range slices.Backward(other.entries) {
-		if j := c.index(e.Epoch); j < len(c.entries) && c.entries[j].Epoch == e.Epoch {
-			return min(c.end(j), other.end(i)), true
+		if end, ok := c.Ends(e.Epoch); ok {
+			return min(end, other.end(i)), true
 		}
+	}
+	return 0, false
+}
+
+// Ends returns where an epoch ends, MaxInt64 for the latest one. It reports false if the cache does
+// not have the epoch. Unlike End it takes no other epoch for it.
+func (c *Cache) Ends(epoch int32) (end int64, ok bool) {
+	if i := c.index(epoch); i < len(c.entries) && c.entries[i].Epoch == epoch {
+		return c.end(i), true
 	}
 	return 0, false
 }

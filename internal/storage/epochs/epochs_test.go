@@ -1,6 +1,7 @@
 package epochs
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -21,6 +22,16 @@ func TestEnd(t *testing.T) {
 		6: {6, 42}, 7: {-1, -1}} {
 		if e, o := c.End(epoch, 42); int64(e) != want[0] || o != want[1] {
 			t.Errorf("End(%d) = %d, %d; want %v", epoch, e, o, want)
+		}
+	}
+}
+
+func TestEndsOfKnownEpochs(t *testing.T) {
+	c, err := Of([]Entry{{2, 0}, {5, 10}})
+	must.OK(t, err)
+	for epoch, want := range map[int32]int64{-1: 0, 1: 0, 2: 10, 3: 0, 5: math.MaxInt64, 6: 0} {
+		if end, ok := c.Ends(epoch); end != want || ok != (want > 0) {
+			t.Errorf("Ends(%d) = %d, %t; want %d", epoch, end, ok, want)
 		}
 	}
 }
