@@ -18,7 +18,7 @@ type Dialer struct {
 	done   chan struct{} // closed when redial has returned
 
 	mu    sync.Mutex
-	since time.Time // of the first of the attempts in a row that failed
+	since time.Time // when the first of the attempts in a row that failed began
 	err   error     // of the last one, nil while it is connected
 }
 
@@ -30,11 +30,12 @@ func (d *Dialer) Failing() (since time.Time, err error) {
 	return d.since, d.err
 }
 
-func (d *Dialer) note(err error) {
+// note notes the end of an attempt.
+func (d *Dialer) note(began time.Time, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil && d.err == nil {
-		d.since = time.Now()
+		d.since = began
 	}
 	d.err = err
 }
@@ -81,11 +82,12 @@ func (l *Links) redial(ctx context.Context, d *Dialer, t Target, lane Lane, numb
 
 // connect dials once, and runs the connection until it ends.
 func (l *Links) connect(ctx context.Context, d *Dialer, t Target, lane Lane, number uint32, run func(*Conn)) {
+	began := time.Now()
 	dialing, cancel := context.WithTimeout(ctx, l.opts.Handshake)
 	nc, err := l.opts.Dial(dialing, t.Address)
 	cancel()
 	if err != nil {
-		d.note(err)
+		d.note(began, err)
 		kind := Unreachable
 		m := (*Mismatch)(nil)
 		switch {
@@ -103,13 +105,13 @@ func (l *Links) connect(ctx context.Context, d *Dialer, t Target, lane Lane, num
 	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
 	if err := l.bounded(c, func() error { return l.negotiate(c, t, lane, number) }); err != nil {
-		d.note(err)
+		d.note(began, err)
 		_ = c.fail(err)
 		l.logRefusal("broker refused a connection, or was refused", zap.String("address", t.Address), zap.Stringer("lane", lane),
 			zap.Error(err))
 		l.opts.Notify(Event{Kind: Rejected, Lane: lane, Dialed: true, Target: t, Peer: c.peer, Err: err})
 		return
 	}
-	d.note(nil)
+	d.note(began, nil)
 	l.use(c, t, func() { run(c) })
 }
