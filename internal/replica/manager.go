@@ -68,9 +68,14 @@ type Options struct {
 	Now func() time.Duration
 }
 
+// replacements is how many session timeouts it may take until the controller has replaced a leader
+// that its followers do not reach: they report it after one, which begins with the first dial that
+// fails, and that may take as long as a dial may.
+const replacements = 2
+
 func (o *Options) limits() progress.Limits {
 	return progress.Limits{Lag: cmp.Or(o.LagTime, 3*time.Second), Stall: cmp.Or(o.StallTime, 1500*time.Millisecond),
-		Gone: time.Second, Repeat: 200 * time.Millisecond, Session: o.SessionTime}
+		Gone: time.Second, Repeat: 200 * time.Millisecond, Session: o.SessionTime, Replace: replacements * o.SessionTime}
 }
 
 // Manager holds this broker's partitions and keeps them consistent with the metadata.

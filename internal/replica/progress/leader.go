@@ -36,6 +36,10 @@ type Limits struct {
 	Lag, Stall time.Duration
 	// Gone is the time in which an ended stream may come back.
 	Gone time.Duration
+	// Replace is the time in which the controller elects another leader if followers cannot connect
+	// to this one. Until then, members without a stream stay in an ISR that would be smaller than
+	// min.insync.replicas without them: alone in it, this leader could not be replaced.
+	Replace time.Duration
 	// Session is the time after which a broker that does not know of this leader has no lease.
 	Session time.Duration
 	// Repeat is the time after which a proposal without a known outcome is sent again.

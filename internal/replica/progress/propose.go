@@ -281,9 +281,16 @@ func (l *Leader) shrink(now time.Duration) change {
 		if m.state == streamDamaged || l.short(m) {
 			c.because(Damaged)
 			c.inSync[i], c.eligible[i] = false, false
-		} else if r := l.tooSlow(m, now); m.InSync && r != NoReason {
-			c.because(r)
+		} else if m.InSync && l.tooSlow(m, now) != NoReason {
 			c.inSync[i], left[i] = false, true
+		}
+	}
+	few := c.size() < l.minISR
+	for i := range left {
+		if m := &l.members[i]; left[i] && few && l.awaited(m, now) {
+			c.inSync[i], left[i] = true, false
+		} else if left[i] {
+			c.because(l.tooSlow(m, now))
 		}
 	}
 	if c.reason == NoReason {
@@ -317,6 +324,12 @@ func (l *Leader) tooSlow(m *member, now time.Duration) Reason {
 		return Lagging
 	}
 	return NoReason
+}
+
+// awaited reports whether a member has no stream for so short a time that the controller may be
+// about to elect it instead of this leader, because nobody connects to this one.
+func (l *Leader) awaited(m *member, now time.Duration) bool {
+	return (m.state == streamGone || m.state == streamNone) && now-m.since < l.cfg.Limits.Replace
 }
 
 // stalled removes the members that hold the high watermark, provided that enough remain and that

@@ -73,6 +73,32 @@ func TestSmallISRLeavesMembersEligible(t *testing.T) {
 	wantHigh(t, l, 105)
 }
 
+// A leader that nobody reaches stays replaceable for a while: members without a stream leave an ISR
+// that becomes too small only when the controller had the time to elect one of them. That they are
+// behind meanwhile changes nothing. Those that are too many leave at once.
+func TestALeaderThatNobodyReachesIsNotAloneAtOnce(t *testing.T) {
+	const replace = 6 * time.Second
+	lead := func(minISR int) *Leader {
+		c := Config{Self: 1, BrokerEpoch: 11, Dir: dirOf(1), Epoch: 5, EpochStart: 100, High: 100, End: 100, Noted: true, Limits: limits}
+		c.Limits.Replace = replace
+		l := Lead(c, view(1, minISR, []int32{1, 2, 3}, nil), 0)
+		h2 := subscribe(t, l, 2, 100)
+		l.End(h2, StreamGone, 0) // and 3 never had a stream
+		for at := time.Duration(0); at < replace; at += 500 * time.Millisecond {
+			l.Sweep(at, 200) // acknowledged with acks=1
+		}
+		return l
+	}
+	l := lead(2)
+	nothingProposed(t, l, replace-1)
+	proposed(t, l, replace, []int32{1}, []int32{2, 3}, Gone)
+	proposed(t, lead(1), 3*time.Second, []int32{1}, nil, Gone)
+
+	l = lead(2)
+	subscribe(t, l, 3, 200)
+	proposed(t, l, time.Second, []int32{1, 3}, nil, Gone)
+}
+
 func TestAJoinThatLeavesTheISRTooSmallKeepsTheELR(t *testing.T) {
 	l := led(100, view(1, 3, []int32{1}, []int32{2}))
 	subscribe(t, l, 3, 100)
