@@ -39,9 +39,9 @@ func (l *Loop) balance(ctx context.Context, now time.Duration) error {
 // prefer elects preferred leaders.
 func (l *Loop) prefer(ctx context.Context, now time.Duration) error {
 	l.mu.Lock()
-	img := l.imageLocked()
+	img, unreached := l.imageLocked(), l.unreached
 	l.mu.Unlock()
-	changes, more, later := preferred(img, balanceStep)
+	changes, more, later := preferred(img, unreached, balanceStep)
 	switch {
 	case more:
 		l.balanceAt = now + balancePause
@@ -69,7 +69,7 @@ func (l *Loop) submit(ctx context.Context, what string, changes []change) error 
 // preferred returns at most a number of changes that make preferred replicas the leaders. more
 // reports that there are others, and later that a preferred replica could lead but is not in sync
 // yet.
-func preferred(img *metadata.Image, most int) (changes []change, more, later bool) {
+func preferred(img *metadata.Image, unreached []int32, most int) (changes []change, more, later bool) {
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
 			first := p.Replicas[0]
@@ -77,7 +77,7 @@ func preferred(img *metadata.Image, most int) (changes []change, more, later boo
 				continue
 			}
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-			v := view{img, tp}
+			v := view{img, tp, unreached}
 			next, changed := election.Decider{View: v}.Prefer(*p)
 			switch {
 			case !changed:
@@ -96,7 +96,7 @@ func preferred(img *metadata.Image, most int) (changes []change, more, later boo
 // created before there were enough brokers.
 func (l *Loop) raise(ctx context.Context, now time.Duration) error {
 	l.mu.Lock()
-	img := l.imageLocked()
+	img, unreached := l.imageLocked(), l.unreached
 	l.mu.Unlock()
 	l.raiseAt = now + sweepInterval
 	var changes []change
@@ -110,7 +110,7 @@ func (l *Loop) raise(ctx context.Context, now time.Duration) error {
 			if target == nil || len(changes) == balanceStep {
 				continue
 			}
-			d := election.Decider{View: view{img, tp}, MinISR: l.opt.MinISR(img, t, p)}
+			d := election.Decider{View: view{img, tp, unreached}, MinISR: l.opt.MinISR(img, t, p)}
 			if next, ok := d.Reassign(*p, target); ok {
 				changes = append(changes, newChange(img, tp, p, next))
 			}

@@ -31,6 +31,8 @@ type Options struct {
 	Groups configdef.Groups
 	// MinISR returns the effective min.insync.replicas of a partition; nil selects 1.
 	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
+	// Unreached returns HeartbeatAnswer.Unreached of the newest answer; nil for none.
+	Unreached func() []int32
 }
 
 // Controller changes metadata. Its methods may be called concurrently; it has no state of its own.
@@ -81,6 +83,14 @@ func New(opts Options) *Controller {
 	opts.NumPartitions = max(opts.NumPartitions, 1)
 	opts.ReplicationFactor = max(opts.ReplicationFactor, 1)
 	return &Controller{opts: opts}
+}
+
+// unreached returns the brokers that others cannot connect to, as far as this one knows.
+func (c *Controller) unreached() []int32 {
+	if c.opts.Unreached == nil {
+		return nil
+	}
+	return c.opts.Unreached()
 }
 
 // retry runs attempt until it succeeds or fails for another reason than a concurrent write, but at

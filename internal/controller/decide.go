@@ -11,10 +11,12 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// view is what an image shows of the brokers of one partition. It implements election.View.
+// view is what the controller knows of the brokers of one partition: what an image shows, and
+// which brokers are unreached (sessions.unreached). It implements election.View.
 type view struct {
-	img *metadata.Image
-	tp  metadata.TopicPartition
+	img       *metadata.Image
+	tp        metadata.TopicPartition
+	unreached []int32
 }
 
 // replaceable reports whether another member of the ISR than the leader could lead.
@@ -45,10 +47,11 @@ func (v view) Online(broker int32) bool {
 	return works
 }
 
-// Writes implements election.View.
+// Writes implements election.View. The followers of a broker that is unreached have no records of
+// it, so acks=all would be refused.
 func (v view) Writes(broker int32) bool {
 	_, writes := v.able(broker)
-	return writes
+	return writes && !slices.Contains(v.unreached, broker)
 }
 
 // able reports whether a broker's replica of the partition can lead or be in sync, and whether it

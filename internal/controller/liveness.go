@@ -17,6 +17,9 @@ const (
 // reports their directories as failed.
 const MaxReportedDamaged = 1000
 
+// MaxReportedUnreached bounds the brokers that a heartbeat may name as Unreached.
+const MaxReportedUnreached = 1000
+
 // Heartbeat is what a broker reports to the controller, at each interval and on every change.
 type Heartbeat struct {
 	Broker      int32       `json:"broker"`
@@ -35,6 +38,9 @@ type Heartbeat struct {
 	// Unable and Damaged are those of metadata.BrokerState.
 	Unable  []metadata.UnableDir     `json:"unable,omitempty"`
 	Damaged metadata.TopicPartitions `json:"damaged,omitempty"`
+	// Unreached are the brokers to whose registered addresses this one could not connect for a
+	// session timeout. A broker of an earlier version names none.
+	Unreached []int32 `json:"unreached,omitempty"`
 }
 
 // HeartbeatAnswer is the controller's answer.
@@ -48,6 +54,9 @@ type HeartbeatAnswer struct {
 	Liveness metadata.Liveness `json:"state"`
 	// Revision is that of the metadata that the controller showed when it composed the answer.
 	Revision int64 `json:"revision"`
+	// Unreached are the brokers that get no leadership as long as others can lead, because most of
+	// the others cannot connect to them.
+	Unreached []int32 `json:"unreached,omitempty"`
 }
 
 // sessions decides which brokers are alive. It is pure: times are readings of a monotonic clock,
@@ -288,4 +297,50 @@ func (s *sessions) expired(now, interval time.Duration, kept [16]byte) []int32 {
 	}
 	slices.Sort(ended)
 	return ended
+}
+
+// unreached returns the brokers that are running and to which more than half of the other running
+// brokers cannot connect, by the newest heartbeat of each, in order. A broker that was not heard in
+// this term, or that does not report it, counts as one that can connect. So a controller that has
+// just begun knows of none, and what a broker has reported is forgotten with its session.
+//
+// Those that were unreached before remain so while brokers restart that could not connect either: a
+// broker that has run for too short a time to know, which fresh reports, does not count.
+//
+// A broker whose own network fails may report all others. With two or more others it is outvoted.
+// The only other one is not: a leader that its only follower cannot reach has no follower, whatever
+// the reason is.
+func (s *sessions) unreached(img *metadata.Image, before []int32, fresh func(broker int32) bool) (list []int32) {
+	var runs []int32
+	reports := map[int32][]int32{} // by broker, who cannot connect to it
+	for _, b := range img.Brokers() {
+		state, _ := img.State(b.ID)
+		if !running(state.Liveness) {
+			continue
+		}
+		runs = append(runs, b.ID)
+		x := s.brokers[b.ID]
+		if x == nil || x.incarnation != b.Incarnation || x.last.Epoch != b.Epoch {
+			continue
+		}
+		for i, id := range x.last.Unreached {
+			if id != b.ID && !slices.Contains(x.last.Unreached[:i], id) {
+				reports[id] = append(reports[id], b.ID)
+			}
+		}
+	}
+	for _, id := range runs {
+		others := 0
+		for _, b := range runs {
+			counts := !slices.Contains(before, id) || slices.Contains(reports[id], b) || !fresh(b)
+			if b != id && counts {
+				others++
+			}
+		}
+		if 2*len(reports[id]) > others {
+			list = append(list, id)
+		}
+	}
+	slices.Sort(list)
+	return list
 }

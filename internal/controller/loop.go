@@ -112,6 +112,9 @@ type Loop struct {
 	sessions *sessions      // nil while this node does not lead
 	store    inTerm         // of the present term, or the last one
 	admitted map[int32]bool // brokers whose registration runs
+	// unreached are the brokers that others cannot connect to, as the sessions showed at the last
+	// step; nil at the begin of a term. It is replaced, never modified.
+	unreached []int32
 
 	// Used by Run's goroutine only.
 	swept    time.Duration                             // when all partitions were examined last
@@ -255,7 +258,7 @@ func (l *Loop) begin(term Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	img, now := l.imageLocked(), l.opt.Now()
-	l.sessions, l.all = newSessions(l.opt.Timeout, now), true
+	l.sessions, l.all, l.unreached = newSessions(l.opt.Timeout, now), true, nil
 	l.store = inTerm{l.opt.Store, term.Number}
 	clear(l.dirty)
 	l.swept, l.asked = now, now-reportInterval
@@ -301,7 +304,7 @@ func (l *Loop) decideDirty(ctx context.Context, now time.Duration) error {
 	l.mu.Lock()
 	dirty, all := l.dirty, l.all || now-l.swept >= sweepInterval
 	l.dirty, l.all = map[metadata.TopicPartition]bool{}, false
-	img := l.imageLocked()
+	img, unreached := l.imageLocked(), l.unreached
 	l.mu.Unlock()
 	if all {
 		l.swept = now
@@ -320,7 +323,7 @@ func (l *Loop) decideDirty(ctx context.Context, now time.Duration) error {
 	}
 	var changes []change
 	for tp := range dirty {
-		if c, ok := l.decide(img, tp, now); ok {
+		if c, ok := l.decide(view{img, tp, unreached}, now); ok {
 			changes = append(changes, c)
 		}
 	}
@@ -353,7 +356,8 @@ func (l *Loop) applied(broker int32, revision int64) bool {
 }
 
 // decide examines one partition.
-func (l *Loop) decide(img *metadata.Image, tp metadata.TopicPartition, now time.Duration) (change, bool) {
+func (l *Loop) decide(v view, now time.Duration) (change, bool) {
+	img, tp := v.img, v.tp
 	t := img.TopicByID(tp.Topic)
 	if t == nil || t.Partitions.At(tp.Partition) == nil {
 		delete(l.lost, tp)
@@ -373,7 +377,7 @@ func (l *Loop) decide(img *metadata.Image, tp metadata.TopicPartition, now time.
 			}
 			return knows
 		}}
-	next, changed, waits := decide(d, view{img, tp}, *p)
+	next, changed, waits := decide(d, v, *p)
 	l.noteStuck(tp, &next, now)
 	switch {
 	case len(next.ISR) == 0, slices.ContainsFunc(next.ISR, func(b int32) bool { return l.steady(b, now) }):

@@ -32,7 +32,8 @@ type fitness int
 const (
 	// able: it is active, and a log directory of it takes records.
 	able fitness = iota
-	// slow: it is active, and its log directories hang or are low on space.
+	// slow: it is active, and its log directories hang or are low on space, or other brokers cannot
+	// connect to it.
 	slow
 	// unfit: it is not active, or no log directory of it works.
 	unfit
@@ -60,7 +61,7 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]candidate, 0, len(kvs))
+	list, unreached := make([]candidate, 0, len(kvs)), c.unreached()
 	for _, kv := range kvs {
 		b, err := metadata.DecodeBroker(kv)
 		if err != nil {
@@ -73,7 +74,11 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, candidate{id: b.ID, rack: b.Rack, fit: fitnessOf(&b, &state), state: unchanged(kv)})
+		fit := fitnessOf(&b, &state)
+		if slices.Contains(unreached, b.ID) {
+			fit = max(fit, slow)
+		}
+		list = append(list, candidate{id: b.ID, rack: b.Rack, fit: fit, state: unchanged(kv)})
 	}
 	sorts.Sort(list, func(a, b candidate) int { return int(a.id) - int(b.id) })
 	return list, nil

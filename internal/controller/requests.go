@@ -19,7 +19,7 @@ var ErrNotController = errors.New("this broker is not the controller")
 // any other error the registration may be incomplete, and the process should ask again, possibly
 // another controller.
 func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, err error) {
-	r := registrar{log: l.opt.Log, images: l.opt.Images, minISR: l.opt.MinISR}
+	r := registrar{log: l.opt.Log, images: l.opt.Images, minISR: l.opt.MinISR, unreached: l.shunned()}
 	for range maxAttempts {
 		if r.store, err = l.admit(q); err != nil {
 			return 0, err
@@ -88,8 +88,8 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 	if l.sessions == nil {
 		return HeartbeatAnswer{}, ErrNotController
 	}
-	if len(h.Unable) > maxDirs || len(h.Damaged) > MaxReportedDamaged {
-		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d reports too many directories or logs", h.Broker)
+	if len(h.Unable) > maxDirs || len(h.Damaged) > MaxReportedDamaged || len(h.Unreached) > MaxReportedUnreached {
+		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d reports too many directories, logs or brokers", h.Broker)
 	}
 	if metadata.UnknownFault(h.Unable) {
 		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d with a directory without a fault", h.Broker)
@@ -107,18 +107,18 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 	if !ok {
 		return a, stale
 	}
-	a.Liveness = state.Liveness
+	a.Liveness, a.Unreached = state.Liveness, l.unreached
 	if news(&before, &h) || !runs && a.Proven > 0 {
 		l.signalLocked()
 	}
 	return a, nil
 }
 
-// news reports whether a heartbeat may change the broker's state, so that it is decided about at
+// news reports whether a heartbeat may change the state of a broker, so that it is decided about at
 // once.
 func news(before, h *Heartbeat) bool {
 	return before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain ||
-		!slices.Equal(before.Unable, h.Unable) || !slices.Equal(before.Damaged, h.Damaged)
+		!slices.Equal(before.Unable, h.Unable) || !slices.Equal(before.Damaged, h.Damaged) || !slices.Equal(before.Unreached, h.Unreached)
 }
 
 // Refused reports that the connection to a broker broke and that its machine refuses new ones.
@@ -220,7 +220,7 @@ func (l *Loop) Resign(ctx context.Context, broker int32, brokerEpoch int64, list
 	}
 	for range maxAttempts {
 		l.mu.Lock()
-		leads, store, img := l.sessions != nil, l.store, l.imageLocked()
+		leads, store, img, unreached := l.sessions != nil, l.store, l.imageLocked(), l.unreached
 		l.mu.Unlock()
 		if !leads {
 			return 0, ErrNotController
@@ -228,7 +228,7 @@ func (l *Loop) Resign(ctx context.Context, broker int32, brokerEpoch int64, list
 		if b, ok := img.Broker(broker); !ok || b.Epoch != brokerEpoch {
 			return 0, refuse(StaleBrokerEpoch, "broker %d is not registered with epoch %d", broker, brokerEpoch)
 		}
-		changes := l.resigning(img, broker, list)
+		changes := l.resigning(img, unreached, broker, list)
 		if len(changes) == 0 {
 			return max(revision, img.Version()), nil
 		}
@@ -242,14 +242,14 @@ func (l *Loop) Resign(ctx context.Context, broker int32, brokerEpoch int64, list
 	return 0, fmt.Errorf("resign: %w", metadata.ErrConflict)
 }
 
-func (l *Loop) resigning(img *metadata.Image, broker int32, list []Resigned) (changes []change) {
+func (l *Loop) resigning(img *metadata.Image, unreached []int32, broker int32, list []Resigned) (changes []change) {
 	for _, x := range list {
 		t := img.TopicByID(x.Topic)
 		if t == nil || t.Partitions.At(x.Partition) == nil {
 			continue
 		}
 		p := t.Partitions.At(x.Partition)
-		d := election.Decider{View: view{img, x.TopicPartition}, MinISR: l.opt.MinISR(img, t, p)}
+		d := election.Decider{View: view{img, x.TopicPartition, unreached}, MinISR: l.opt.MinISR(img, t, p)}
 		if next, changed := d.Resign(*p, broker, x.Epoch); changed {
 			changes = append(changes, newChange(img, x.TopicPartition, p, next))
 		}

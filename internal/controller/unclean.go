@@ -60,7 +60,7 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 		return nil
 	}
 	l.mu.Lock()
-	img := l.imageLocked()
+	img, unreached := l.imageLocked(), l.unreached
 	l.mu.Unlock()
 	ask := map[int32][]metadata.TopicPartition{}
 	var due []metadata.TopicPartition
@@ -71,7 +71,7 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 			delete(l.silent, tp)
 			continue
 		}
-		v := view{img, tp}
+		v := view{img: img, tp: tp}
 		if p.Leader != election.None || !l.mayLose(img, t, v, p, now-since) {
 			continue
 		}
@@ -97,7 +97,7 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 				continue // the log that is not known may be the longest
 			}
 		}
-		d := election.Decider{View: view{img, tp}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}
+		d := election.Decider{View: view{img, tp, unreached}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}
 		next, changed := d.Unclean(*p, reports[tp])
 		if !changed {
 			continue

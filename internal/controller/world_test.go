@@ -66,6 +66,7 @@ type process struct {
 	failed       [][16]byte
 	unable       metadata.DirFault // of its first directory
 	damaged      []metadata.TopicPartition
+	unreached    []int32
 	deaf, silent bool // it receives or sends nothing
 	stuck        bool // it applies no metadata
 	applied      int64
@@ -217,7 +218,7 @@ func (w *world) beat(p *process) (HeartbeatAnswer, error) {
 	}
 	a, err := w.loop.Heartbeat(context.Background(), Heartbeat{Broker: p.Broker, Epoch: p.epoch, Incarnation: p.Incarnation,
 		Sequence: p.seq, Answered: p.heard, Applied: p.applies(w.applier.Image().Version()), Ready: true, Drain: p.drain,
-		Unable: unable, Damaged: p.damaged})
+		Unable: unable, Damaged: p.damaged, Unreached: p.unreached})
 	if err == nil && !p.deaf {
 		p.heard = a.Sequence
 	}

@@ -37,6 +37,8 @@ type BrokerState struct {
 	Applied int64 // the version of its Image
 	Unable  []metadata.UnableDir
 	Damaged []metadata.TopicPartition
+	// Unreached are the brokers that controller.Heartbeat names so.
+	Unreached []int32
 }
 
 // AgentOptions configure an Agent.
@@ -259,7 +261,7 @@ func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
 	q := &a.o.Request
 	h := controller.Heartbeat{
 		Broker: q.Broker, Epoch: a.epoch, Incarnation: q.Incarnation, Applied: state.Applied, Ready: true, Drain: a.drain,
-		Unable: state.Unable, Damaged: state.Damaged,
+		Unable: state.Unable, Damaged: state.Damaged, Unreached: state.Unreached,
 	}
 	h.Sequence, h.Answered = a.session.Send(time.Now())
 	sends.Go(func() {
@@ -285,7 +287,7 @@ func (a *Agent) answered(h *controller.Heartbeat, answer controller.HeartbeatAns
 	switch {
 	case h.Epoch != a.epoch || h.Sequence <= a.former:
 	case err == nil:
-		a.heard, a.refused = time.Now(), ""
+		a.heard, a.refused, a.leader.Unreached = time.Now(), "", answer.Unreached
 		first := a.session.Lease().IsZero()
 		a.session.Answered(answer.Sequence, answer.Proven, min(answer.Lease, a.o.Timeout))
 		if end := a.session.Lease(); !end.IsZero() && h.Sequence > a.doubted {
@@ -329,6 +331,8 @@ func (a *Agent) compare(of leaderInfo, sent time.Time) {
 type Leader struct {
 	Version string        // empty before the first answer
 	Ahead   time.Duration // by how much its clock is ahead of this broker's
+	// Unreached are the brokers that get no leadership, as controller.HeartbeatAnswer says.
+	Unreached []int32
 	// Behind is how long ago the leader had a revision that this broker has not applied yet, 0 if
 	// there is none.
 	Behind time.Duration

@@ -26,9 +26,10 @@ func TestFormatIsFixed(t *testing.T) {
 		encode(heartbeat{controller.Heartbeat{
 			Broker: 3, Epoch: 7, Incarnation: [16]byte{9}, Sequence: 1<<64 - 1, Answered: 2, Applied: 8, Ready: true, Drain: true,
 			Unable: []metadata.UnableDir{{ID: [16]byte{4}, Why: metadata.DirHung}}, Damaged: []metadata.TopicPartition{tp},
+			Unreached: []int32{1, 2},
 		}, Wish{Vote: true, Seeds: "s"}}),
-		packAnswer(controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining, Revision: 6},
-			leaderInfo{Wall: 1_700_000_000_000_001, Version: "1.2"}),
+		packAnswer(controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining, Revision: 6,
+			Unreached: []int32{1}}, leaderInfo{Wall: 1_700_000_000_000_001, Version: "1.2"}),
 		packResign(3, 7, map[metadata.TopicPartition]int32{tp: 11}), encode(resigned{Revision: 6}))
 	golden.File(t, "testdata/messages.json", got, "go test ./internal/membership -run FormatIsFixed")
 }

@@ -24,14 +24,15 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 	h := controller.Heartbeat{
 		Broker: 3, Epoch: 7, Incarnation: [16]byte{9}, Sequence: 1<<64 - 1, Answered: 2, Applied: 8, Ready: true, Drain: true,
 		Unable: []metadata.UnableDir{{ID: [16]byte{4}, Why: metadata.DirHung}}, Damaged: []metadata.TopicPartition{tp},
+		Unreached: []int32{4, 5},
 	}
 	wish := Wish{true, "ab"}
 	if got, err := decode[heartbeat](encode(heartbeat{h, wish})); err != nil || !reflect.DeepEqual(got, heartbeat{h, wish}) {
 		t.Errorf("a heartbeat arrives as %+v, %v", got, err)
 	}
-	a := controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining}
+	a := controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining, Unreached: []int32{4}}
 	of := leaderInfo{1_700_000_000_000_001, "1.2"}
-	if got, from, err := unpackAnswer(packAnswer(a, of)); err != nil || got != a || from != of {
+	if got, from, err := unpackAnswer(packAnswer(a, of)); err != nil || !reflect.DeepEqual(got, a) || from != of {
 		t.Errorf("an answer arrives as %+v of %+v, %v", got, from, err)
 	}
 	p := packResign(3, 7, map[metadata.TopicPartition]int32{tp: 11})
@@ -90,7 +91,7 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 		t.Errorf("a heartbeat: %+v, %v", got, err)
 	}
 	a := controller.HeartbeatAnswer{Sequence: 5, Lease: time.Second}
-	if got, _, err := unpackAnswer(more(packAnswer(a, leaderInfo{Wall: 1}))); err != nil || got != a {
+	if got, _, err := unpackAnswer(more(packAnswer(a, leaderInfo{Wall: 1}))); err != nil || !reflect.DeepEqual(got, a) {
 		t.Errorf("an answer: %+v, %v", got, err)
 	}
 	r := bytes.Replace(packResign(3, 7, nil), []byte("{"), []byte(`{"later":1,`), 1) // its inner object is a map

@@ -21,8 +21,8 @@ type View interface {
 	// A replica without a recorded directory has lost nothing, since none of its records was ever
 	// counted. It is online if the broker has a directory that works, in which its log can be made.
 	Online(broker int32) bool
-	// Writes reports whether that directory takes records of clients, too: it neither hangs nor is
-	// low on space.
+	// Writes reports whether clients can write if the broker leads: that directory takes their
+	// records, because it neither hangs nor is low on space, and followers reach the broker.
 	Writes(broker int32) bool
 }
 
