@@ -33,6 +33,8 @@ type book struct {
 	links  *link.Links // nil before start and after close
 	seeds  []*seed
 	others map[uint64]*other
+	// registered are the other registered brokers that have an address for brokers.
+	registered []listed
 	// ended are the nodes whose machine has closed a metadata connection, and that were not heard
 	// since.
 	ended  map[int32]bool
@@ -46,6 +48,16 @@ type seed struct {
 	itself   bool       // this node has the address
 	rejected string     // why the broker there and this one do not connect; empty if they may
 	node     int32      // of the broker that answered last, -1 if none did
+	member   uint64     // of that broker, 0 for none
+	since    time.Time  // since when that member answers
+}
+
+// listed is a broker that has registered an address, in a broker epoch. It has been running since a
+// time, as far as this node knows; if that is zero, it does not run.
+type listed struct {
+	membership.Member
+	epoch int64
+	since time.Time
 }
 
 // other is a member that is reached by its own address.
@@ -153,7 +165,9 @@ func (b *book) refusedBy(e link.Event) (gone int32) {
 		var m *link.Mismatch
 		switch {
 		case e.Kind == link.Connected:
-			s.node, s.rejected = e.Peer.Node, ""
+			if s.node, s.rejected = e.Peer.Node, ""; s.member != e.Peer.Member {
+				s.member, s.since = e.Peer.Member, time.Now()
+			}
 		case e.Kind == link.Refused:
 			gone = s.node
 		case e.Kind == link.Rejected && errors.As(e.Err, &m) && m.Reason == link.Itself:
@@ -186,35 +200,59 @@ func (b *book) of(member uint64) *link.Peer {
 	return nil
 }
 
-// unreached returns the registered brokers to which no connection for the metadata can be made.
-func (b *book) unreached(img *metadata.Image, listener string) (list []view.Unreached) {
+// unreached returns the registered brokers to which no connection for the metadata can be made at
+// the address that they registered: other brokers follow them there. That they are reached at
+// another address, that of a seed, does not count.
+func (b *book) unreached() (list []view.Unreached) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, broker := range img.Brokers() {
-		at, _ := broker.Endpoint(listener)
-		var peers []*link.Peer
-		for _, s := range b.seeds {
-			if s.peer != nil && (s.node == broker.ID || s.address == address(at.Host, at.Port)) {
-				peers = append(peers, s.peer)
-			}
-		}
-		if o := b.others[broker.Member]; o != nil {
-			peers = append(peers, o.peer)
-		}
-		for i, p := range peers {
-			since, err := p.Failing()
-			if err == nil {
-				break
-			}
-			if i == len(peers)-1 {
-				list = append(list, view.Unreached{Broker: broker.ID, Address: p.Target().Address, Since: since, Err: err.Error()})
-			}
+	for _, r := range b.registered {
+		if since, err := b.failing(r.Member); err != nil {
+			list = append(list, view.Unreached{Broker: r.Node, Address: r.Address, Since: since, Err: err.Error()})
 		}
 	}
 	return list
 }
 
-// Reach makes a member reachable at an address.
+// runsSince returns when this node learned that another broker runs with its present registration,
+// the zero time if it does not run.
+func (b *book) runsSince(node int32) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.registered {
+		if r.Node == node {
+			return r.since
+		}
+	}
+	return time.Time{}
+}
+
+// failing returns why a registered broker is not reached at its address, and since when; the zero
+// time if that depends on nothing but the registration. The caller holds mu.
+func (b *book) failing(m membership.Member) (since time.Time, err error) {
+	for _, s := range b.seeds {
+		if s.address != m.Address {
+			continue
+		}
+		if s.itself {
+			return since, errors.New("it is the address of this broker")
+		}
+		if s.member != 0 && s.member != m.ID {
+			return s.since, fmt.Errorf("broker %d answers there", s.node)
+		}
+		if s.peer == nil {
+			return since, nil
+		}
+		return s.peer.Failing()
+	}
+	if o := b.others[m.ID]; o != nil {
+		return o.peer.Failing()
+	}
+	return since, nil
+}
+
+// Reach makes a member reachable at an address, also if it answers at the address of a seed:
+// clients and followers dial what it registers, and a connection shows whether that works.
 func (b *book) Reach(m membership.Member) {
 	if m.Address == "" || m.ID == 0 || m.ID == b.own() {
 		return
@@ -224,15 +262,8 @@ func (b *book) Reach(m membership.Member) {
 	if b.links == nil {
 		return
 	}
-	for _, s := range b.seeds {
-		if s.address == m.Address {
-			return
-		}
-		if s.peer != nil {
-			if h, ok := s.peer.Hello(); ok && h.Member == m.ID {
-				return
-			}
-		}
+	if slices.ContainsFunc(b.seeds, func(s *seed) bool { return s.address == m.Address }) {
+		return
 	}
 	if o := b.others[m.ID]; o != nil {
 		if o.peer.Target().Address == m.Address {
@@ -246,18 +277,37 @@ func (b *book) Reach(m membership.Member) {
 // follow makes the registered brokers reachable at the addresses of one of their listeners, and
 // forgets members whose broker registered with another one.
 func (b *book) follow(img *metadata.Image, listener string) {
+	var all []listed
 	for _, broker := range img.Brokers() {
-		b.mu.Lock()
+		if at, ok := broker.Endpoint(listener); ok && broker.Member != b.own() {
+			m := membership.Member{Node: broker.ID, ID: broker.Member, Address: address(at.Host, at.Port)}
+			x := listed{Member: m, epoch: broker.Epoch}
+			if state, _ := img.Liveness(broker.ID); state != metadata.Starting && state != metadata.Fenced {
+				x.since = time.Now()
+			}
+			all = append(all, x)
+		}
+	}
+	b.mu.Lock()
+	for i := range all {
+		x := &all[i]
+		k := slices.IndexFunc(b.registered, func(r listed) bool { return r.Node == x.Node && r.epoch == x.epoch && r.Member == x.Member })
+		if k >= 0 && !x.since.IsZero() && !b.registered[k].since.IsZero() {
+			x.since = b.registered[k].since
+		}
+	}
+	b.registered = all
+	for _, broker := range img.Brokers() {
 		for id, o := range b.others {
 			if o.node == broker.ID && id != broker.Member {
 				b.discard(o.peer)
 				delete(b.others, id)
 			}
 		}
-		b.mu.Unlock()
-		if at, ok := broker.Endpoint(listener); ok {
-			b.Reach(membership.Member{Node: broker.ID, ID: broker.Member, Address: address(at.Host, at.Port)})
-		}
+	}
+	b.mu.Unlock()
+	for _, r := range all {
+		b.Reach(r.Member)
 	}
 }
 

@@ -1,14 +1,20 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,4 +94,74 @@ func TestASeedThatRefuses(t *testing.T) {
 	if _, got, _ := b.AskSeed(t.Context(), "b:1", 0, nil); got != "" {
 		t.Errorf("after a connection: %q", got)
 	}
+}
+
+// What a broker has registered is dialed although a seed leads to it, and an address at which
+// another member answers leads nowhere.
+func TestAWrongAddressIsSeenAlthoughASeedLeadsToTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		links, err := link.New(link.Options{
+			Identity: func() link.Identity { return link.Identity{Node: 3, Member: 33} }, Handshake: time.Hour,
+			Dial: func(ctx context.Context, address string) (net.Conn, error) {
+				if address == "wrong:1" {
+					return nil, syscall.ECONNREFUSED
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		})
+		must.OK(t, err)
+		defer links.Close()
+		b := newBook([]string{"a:1", "b:1", "c:1"}, func() uint64 { return 33 }, nil)
+		b.start(links, "c:1")
+		defer b.close()
+		for i, node := range []int32{1, 2} {
+			e := link.Event{Kind: link.Connected, Lane: link.Meta, Dialed: true, Target: link.Target{Address: b.seeds[i].address, Node: -1}}
+			e.Peer.Node, e.Peer.Member = node, uint64(node)*11
+			b.notify(e)
+		}
+		at := map[int32]string{1: "a", 3: "c"}
+		for _, x := range []struct{ host, want string }{
+			{"b", ""}, {"wrong", "connection refused"}, {"b", ""}, {"a", "broker 1 answers there"},
+			{"c", "it is the address of this broker"}, {"b", ""},
+		} {
+			at[2] = x.host
+			time.Sleep(time.Minute)
+			b.follow(registrations(t, at), "peers")
+			registered := time.Now()
+			time.Sleep(time.Second)
+			list := b.unreached()
+			if at := b.runsSince(2); !at.Equal(registered) {
+				t.Errorf("at %s: runs since %v, want %v", x.host, at, registered)
+			}
+			switch {
+			case x.want == "" && len(list) > 0:
+				t.Errorf("at %s: %+v", x.host, list)
+			case x.want != "" && (len(list) != 1 || list[0].Broker != 2 || list[0].Err != x.want):
+				t.Errorf("at %s: %+v, want %q", x.host, list, x.want)
+			}
+		}
+		same := time.Now()
+		b.follow(registrations(t, at), "peers")
+		if !b.runsSince(2).Before(same) || !b.runsSince(4).IsZero() {
+			t.Errorf("run since %v and %v", b.runsSince(2), b.runsSince(4))
+		}
+	})
+}
+
+// registrations returns an image in which each broker N has registered with the member 11·N and a
+// host.
+func registrations(t *testing.T, hosts map[int32]string) *metadata.Image {
+	t.Helper()
+	var keys []metadata.KV
+	for id, host := range hosts {
+		b := metadata.Broker{Member: uint64(id) * 11, Incarnation: [16]byte{byte(id)},
+			Listeners: []metadata.Endpoint{{Listener: "peers", Host: host, Port: 1}}}
+		state := metadata.BrokerState{Liveness: metadata.Active, Incarnation: b.Incarnation}
+		keys = append(keys, metadata.KV{Key: metadata.BrokerKey(id), Value: b.Encode(), ModRevision: 1},
+			metadata.KV{Key: metadata.LivenessKey(id), Value: state.Encode(), ModRevision: 1})
+	}
+	img, err := metadata.Load(keys, 1)
+	must.OK(t, err)
+	return img
 }

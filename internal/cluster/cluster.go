@@ -85,6 +85,7 @@ type Cluster struct {
 	control   atomic.Pointer[controller.Loop]                     // since Control
 	agent     atomic.Pointer[membership.Agent]                    // since Register
 	reporter  atomic.Pointer[reporter]                            // since Register
+	follows   atomic.Pointer[Streams]                             // since NewStreams
 	streams   atomic.Pointer[func(*link.Conn)]                    // since Streams.Serve
 	subjects  [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
 	snapshots atomic.Pointer[SnapshotService]                     // since ServeSnapshots

@@ -129,7 +129,11 @@ func (c *Cluster) Register(ctx context.Context, incarnation [16]byte, logs *Logs
 			role, moved := c.store.Leadership()
 			return role.Leader, moved
 		},
-		Seek: c.seek, Call: c.book.Call, State: logs.state, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
+		Seek: c.seek, Call: c.book.Call, State: func() membership.BrokerState {
+			state := logs.state()
+			state.Unreached = c.reported()
+			return state
+		}, Wish: c.wish, Interval: c.o.Conf.Heartbeat, Timeout: c.o.Conf.Session,
 		Hopeless: func() error {
 			if c.Linked() {
 				return nil // another node may lead

@@ -37,7 +37,7 @@ func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster)
 		if answered {
 			x.State = state.String()
 		}
-		x.Skew, x.Version, x.Stale = leader.Ahead, leader.Version, leader.Behind
+		x.Skew, x.Version, x.Stale, x.Shunned = leader.Ahead, leader.Version, leader.Behind, leader.Unreached
 	}
 	for _, stopped := range s.Stopped() { // sorted by leader
 		last := len(x.Stopped) - 1
@@ -48,7 +48,7 @@ func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster)
 		id := stopped.Partition.Log().ID()
 		x.Stopped[last].Add(stopped.Partition.Log().Topic(), id.Partition)
 	}
-	x.Unreached, x.Streams = append(s.Unreached(), c.book.unreached(img, c.o.Listener)...), s.Stats()
+	x.Unreached, x.Streams = c.unreached(), s.Stats()
 }
 
 // LostVote reports whether an earlier metadata directory of this broker still has a vote; see

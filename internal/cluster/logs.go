@@ -85,7 +85,7 @@ func partitionOf(id storage.ID) metadata.TopicPartition {
 	return metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}
 }
 
-// state returns the state of this broker for a heartbeat.
+// state returns the state of this broker for a heartbeat, as far as its logs show it.
 func (b *Logs) state() membership.BrokerState {
 	var out membership.BrokerState
 	if replicas := b.Replicas(); replicas != nil {

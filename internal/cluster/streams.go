@@ -41,6 +41,7 @@ func (c *Cluster) NewStreams(o StreamsOptions) *Streams {
 	opt.Self, opt.Links, opt.Partition, opt.Logger = s.self, s, o.Partition, c.o.Log.Named("streams")
 	opt.CopyRates = o.CopyRates
 	s.Streams = stream.New(opt)
+	c.follows.Store(s)
 	return s
 }
 

@@ -43,7 +43,10 @@ type Cluster struct {
 	Stopped []Stopped
 	// Unreached are the brokers to which this one cannot connect.
 	Unreached []Unreached
-	Streams   Streams
+	// Shunned are the brokers that get no leadership as long as others can lead, because most of
+	// the others cannot connect to them.
+	Shunned []int32
+	Streams Streams
 }
 
 // Quorum is the state of the metadata quorum.

@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/sorts"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// unreachedAfter is how long a broker is not reached until a heartbeat names it. Leaders keep their
+// followers in the ISR for twice as long, see progress.Limits.Replace.
+const unreachedAfter = controller.DefaultSessionTimeout
+
+// unreached returns the brokers to which this one cannot connect at the addresses that they
+// registered, by id: leaders that it has followed, and those that no connection for the metadata
+// reaches.
+func (c *Cluster) unreached() (list []view.Unreached) {
+	if s := c.follows.Load(); s != nil {
+		list = s.Unreached()
+	}
+	for _, x := range c.book.unreached() {
+		i := slices.IndexFunc(list, func(y view.Unreached) bool { return x.Broker == y.Broker })
+		switch {
+		case x.Broker == c.o.Node:
+		case i < 0:
+			list = append(list, x)
+		case x.Since.Before(list[i].Since): // the other connection has only just been dialed
+			list[i].Since = x.Since
+		}
+	}
+	sorts.Sort(list, func(a, b view.Unreached) int { return cmp.Compare(a.Broker, b.Broker) })
+	return list
+}
+
+// reported returns the brokers that a heartbeat names as unreached: they run, and no connection
+// could be made for a session timeout, so that a broker which has ended is fenced first. What
+// failed before a broker was running again does not count.
+func (c *Cluster) reported() (list []int32) {
+	for _, x := range c.unreached() {
+		runs := c.book.runsSince(x.Broker)
+		if runs.IsZero() || len(list) == controller.MaxReportedUnreached {
+			continue
+		}
+		if time.Since(x.Since) >= unreachedAfter && time.Since(runs) >= unreachedAfter {
+			list = append(list, x.Broker)
+		}
+	}
+	return list
+}
+
+// Shunned returns the brokers that get no leadership as long as others can lead, because most of
+// the others cannot connect to them; see controller.HeartbeatAnswer.
+func (c *Cluster) Shunned() []int32 {
+	a := c.agent.Load()
+	if a == nil {
+		return nil
+	}
+	_, of, _ := a.State()
+	return of.Unreached
+}
