@@ -42,6 +42,11 @@ func clusterFaults() (list []fault) {
 		c.Unreached = []view.Unreached{{Broker: 3, Follows: true, Address: "c:9092", Since: time.Now().Add(-time.Minute),
 			Err: "connection refused"}}
 	})
+	add("leader-replaced", "stopped_replica", func(c *view.Cluster) {
+		c.Unreached = []view.Unreached{{Broker: 3, Follows: true, Address: "c:9092", Since: time.Now().Add(-time.Minute),
+			Err: "connection refused"}}
+		c.Shunned = []int32{3}
+	})
 	add("unclean", "unclean", func(c *view.Cluster) { c.Unclean = some })
 	list = append(list, fault{name: "cluster-not-forwarded", checks: []string{"forwarding"}, plant: func(_ *testing.T, s *sick) {
 		s.health.Add(func(f *checks.Facts) {

@@ -366,7 +366,7 @@ func unable(b *view.Broker) (problem, remedy string) {
 		fmt.Sprintf(": the findings of broker %d name the directories (%s)", b.ID, clusterPage)
 }
 
-// unreachedAfter is how long a connection to a leader may fail: one that dies is fenced before.
+// unreachedAfter is how long a connection to a broker may fail: one that dies is fenced before.
 const unreachedAfter = 5 * time.Second
 
 func checkStopped(f *Facts, n *notes) {
@@ -376,15 +376,9 @@ func checkStopped(f *Facts, n *notes) {
 	c := f.Cluster
 	for i := range c.Unreached {
 		x := &c.Unreached[i]
-		if !x.Follows || f.Now.Sub(x.Since) < unreachedAfter || c.Of(x.Broker).State != "active" {
-			continue
+		if f.Now.Sub(x.Since) >= unreachedAfter && c.Of(x.Broker).State == "active" {
+			n.addFinding(notReached(x, slices.Contains(c.Shunned, x.Broker)))
 		}
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: fmt.Sprintf("connection to broker %d", x.Broker),
-			Problem: fmt.Sprintf("it cannot be made at %s, the address that broker %d advertises to other brokers, so replicas of what it "+
-				"leads do not follow: %s", x.Address, x.Broker, x.Err),
-			Works: fmt.Sprintf("what other brokers lead; broker %d itself is active", x.Broker),
-			Remedy: fmt.Sprintf("check `advertise` of broker %d, and the network and firewall from this machine to that address; the "+
-				"replicas then follow within seconds (%s)", x.Broker, clusterPage)})
 	}
 	for _, s := range c.Stopped {
 		problem := "following the leader would discard committed records"
@@ -398,6 +392,29 @@ func checkStopped(f *Facts, n *notes) {
 				"leader's log is the right one, stop this broker, remove the partition's directory and start it: it copies the log again (" +
 				clusterPage + ")"})
 	}
+}
+
+// notReached is the finding that this broker cannot connect to another one, which is shunned if the
+// controller gives it no leadership for that.
+func notReached(x *view.Unreached, shunned bool) health.Finding {
+	out := health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("connection to broker %d", x.Broker),
+		Problem: fmt.Sprintf("it cannot be made at %s, the address that broker %d advertises to other brokers", x.Address, x.Broker),
+		Remedy: fmt.Sprintf("check `advertise` of broker %d, and the network and firewall from this machine to that address; the "+
+			"replicas then follow within seconds", x.Broker)}
+	if x.Follows && !shunned {
+		out.Severity = health.Bad
+		out.Problem += ", so replicas of what it leads do not follow"
+	}
+	out.Problem += ": " + x.Err
+	out.Works = fmt.Sprintf("what other brokers lead; broker %d itself is active, and keeps its leaderships as long as enough of "+
+		"the other brokers can connect to it", x.Broker)
+	if shunned {
+		out.Works = fmt.Sprintf("most other brokers cannot connect to broker %d either, so the controller has moved its leaderships to "+
+			"other replicas in sync; it leads only what no other replica can", x.Broker)
+		out.Remedy += fmt.Sprintf(", and broker %d leads again within 5 minutes, or at once after `chronikctl topic elect`", x.Broker)
+	}
+	out.Remedy += " (" + clusterPage + ")"
+	return out
 }
 
 func checkUnclean(c *view.Cluster, n *notes) {

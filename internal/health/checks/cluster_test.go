@@ -213,6 +213,9 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 	examine(t, "stopped_replica", []patient{
 		{"cannot connect", member(unreached(2, time.Minute)), []string{
 			"bad connection to broker 2: it cannot be made at b:1, the address that broker 2 advertises to other brokers, so replicas of"}},
+		{"cannot connect to a broker that leads nothing here", member(unreached(2, time.Minute), func(c *view.Cluster) {
+			c.Unreached[0].Follows = false
+		}), []string{"warn connection to broker 2: it cannot be made at b:1, the address that broker 2 advertises to other brokers: connection"}},
 		{"cannot connect for a moment", member(unreached(2, time.Second)), nil},
 		{"the other one is fenced", member(unreached(2, time.Minute), func(c *view.Cluster) { c.Brokers[1].State = "fenced" }), nil},
 	})
@@ -221,6 +224,22 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 		{"one", member(func(c *view.Cluster) { c.Unclean = some(1, "a-0") }),
 			[]string{"warn unclean elections: 1 partition (a-0): a leader of the last 24 hours may lack acknowledged records"}},
 	})
+}
+
+// The finding says what the controller does for a broker to which others cannot connect.
+func TestWhatTheControllerDoesForABrokerThatIsNotReached(t *testing.T) {
+	x := &view.Unreached{Broker: 2, Follows: true, Address: "b:1", Err: "connection refused"}
+	if f := notReached(x, true); f.Severity != health.Warn || strings.Contains(f.Problem, "do not follow") {
+		t.Errorf("the controller has moved its leaderships: %s %s", f.Severity, f.Problem)
+	}
+	for shunned, want := range map[bool][2]string{
+		false: {"broker 2 itself is active, and keeps its leaderships", "the replicas then follow within seconds ("},
+		true:  {"so the controller has moved its leaderships to other replicas in sync", "broker 2 leads again within 5 minutes"},
+	} {
+		if f := notReached(x, shunned); !strings.Contains(f.Works, want[0]) || !strings.Contains(f.Remedy, want[1]) {
+			t.Errorf("shunned %t: %s; %s", shunned, f.Works, f.Remedy)
+		}
+	}
 }
 
 // docs/cluster.md has a row for each check of a cluster.
