@@ -95,7 +95,7 @@ func (w *world) dial(ctx context.Context, network, address string) (conn net.Con
 	within, cancel := context.WithTimeout(ctx, 10*time.Second) // as the client's own dialer
 	defer cancel()
 	if address != oneAddress {
-		return w.host.DialContext(within, network, address)
+		return fronted{w.host, w.fronts}.DialContext(within, network, address)
 	}
 	for range w.size() { // one that refuses has no process
 		at := ip(1+int32(w.balanced.Add(1)+int64(w.seed))%w.size()) + ":" + forwardPort

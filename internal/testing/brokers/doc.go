@@ -17,7 +17,8 @@
 // of share groups (package shareload) accept, release, reject and renew, are silent until their
 // locks end, leave, and vanish. One of the two groups has dead letters and a retry delay.
 //
-// In some histories brokers have two log directories, between which an operator moves logs.
+// In some histories brokers have two log directories, between which an operator moves logs. In
+// others they advertise addresses that are no seeds, and one of these leads nowhere.
 //
 // Other faults need an operator, who does what brokers, commands and docs/cluster.md say: a damaged
 // or lost log directory, where log repair must refuse unless it gets the flag that nothing else is

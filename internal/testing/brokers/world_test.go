@@ -43,6 +43,7 @@ type kind struct {
 	dirs    int      // log directories of each broker; 0 for one
 	voters  int32    // how many of them, the first ones, are seeds and have a vote; 0 for three
 	witness bool     // the last of three only votes
+	apart   bool     // brokers advertise addresses of their own, which are no seeds
 	long    bool     // names of topics, of a group and of transactional ids have the largest valid length
 	more    []string // further settings of all brokers
 }
@@ -124,7 +125,8 @@ type world struct {
 	began  time.Time
 	log    *zap.Logger
 	nodes  map[int32]*node
-	host   *simtcp.Host   // of the clients
+	host   *simtcp.Host // of the clients
+	fronts *fronts
 	ending sync.WaitGroup // of processes that were killed, and of what restarts them
 	// lose is called when a leader epoch began with an unclean election.
 	lose func(topic string, partition, epoch int32, since time.Time)
@@ -200,7 +202,7 @@ func (m machine) BootID() [16]byte { return m.boot }
 func newWorld(t testing.TB, seed uint64, k kind) *world {
 	w := &world{TB: t, kind: k, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), net: simtcp.New(seed, time.Millisecond),
 		began: time.Now(),
-		nodes: map[int32]*node{}, elected: map[uncleanElection]bool{}, short: map[string]bool{},
+		nodes: map[int32]*node{}, fronts: newFronts(), elected: map[uncleanElection]bool{}, short: map[string]bool{},
 		lose: func(string, int32, int32, time.Time) {}}
 	w.host = w.net.Host(clientIP)
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", NameKey: "n", LevelKey: "l",
@@ -349,8 +351,12 @@ func (w *world) start(id int32) {
 		return
 	}
 	cfg, err := resolve.Load(config.Input{Set: w.settings(id), File: "listeners", ReadFile: func(string) ([]byte, error) {
-		return fmt.Appendf(nil, "listeners:\n- listen: %s:9092\n- {name: one, listen: %[1]s:%s, route: forward, advertise: %s}\n",
-			ip(id), forwardPort, oneAddress), nil
+		advertise := ip(id)
+		if w.apart {
+			advertise = front(id)
+		}
+		return fmt.Appendf(nil, "listeners:\n- {listen: %s:9092, advertise: %s:9092}\n"+
+			"- {name: one, listen: %[1]s:%[3]s, route: forward, advertise: %[4]s}\n", ip(id), advertise, forwardPort, oneAddress), nil
 	}})
 	if err != nil {
 		w.Fatal(err)
@@ -363,7 +369,7 @@ func (w *world) start(id int32) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.process, n.host, p.cancel = p, w.net.Host(ip(id)), cancel
-	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}, &p.low}, Net: n.host,
+	o := daemon.Options{Config: cfg, FS: machine{p.fs, [16]byte{1, byte(id), n.boots}, &p.low}, Net: fronted{n.host, w.fronts},
 		Log: w.log.Named(fmt.Sprint(id)), Version: "test",
 		JournalFileSize: 1 << 20, JournalBytes: 8 << 20}
 	w.ending.Go(func() { w.supervise(ctx, n, p, o) })
