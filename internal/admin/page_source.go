@@ -120,12 +120,13 @@ func (s *source) Topic(ctx context.Context, name string) (page.TopicDetail, erro
 }
 
 // aboutTopic returns a function that reports whether a subject is a topic, a partition of it, or
-// the log directory of a partition with a problem.
+// the log directory of a partition with a problem, also of several with the same one.
 func aboutTopic(d *page.TopicDetail) func(string) bool {
-	dirs := map[string]bool{}
+	dirs, groups := map[string]bool{}, map[string]bool{}
 	for i := range d.Partitions {
 		if p := &d.Partitions[i]; p.Problem() != "" {
 			dirs[p.Dir] = true
+			groups[p.Group()] = true
 		}
 	}
 	return func(subject string) bool {
@@ -134,7 +135,7 @@ func aboutTopic(d *page.TopicDetail) func(string) bool {
 		}
 		partition, ok := strings.CutPrefix(subject, "partition "+d.Name+"-")
 		_, err := strconv.ParseUint(partition, 10, 31)
-		return subject == "topic "+d.Name || ok && err == nil
+		return subject == "topic "+d.Name || groups[subject] || ok && err == nil
 	}
 }
 

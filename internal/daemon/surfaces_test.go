@@ -285,16 +285,8 @@ func faults() []fault {
 				t.Error(err)
 			}
 		}},
-		{name: "log-not-created", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
-			s.errs.Add(
-				errfs.Rule{
-					Ops:  errfs.Create | errfs.Mkdir,
-					Err:  syscall.EMFILE,
-					When: func(c errfs.Call) bool { return strings.Contains(c.Path, "/new-") },
-				},
-			)
-			_, _ = kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new")
-		}},
+		{name: "log-not-created", checks: []string{"partition"}, plant: notCreated(1)},
+		{name: "logs-not-created", checks: []string{"partition"}, plant: notCreated(6)},
 		{name: "log-refuses", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
 			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Write, Err: syscall.EPERM, Path: "/data/logs/orders-1/*.log"})
 			c := client(t, s.Broker)
@@ -332,6 +324,20 @@ func faults() []fault {
 			s.health.Add(func(f *checks.Facts) { f.Files = checks.Files{Limit: 1024, Open: 1020} })
 		}},
 	}...)
+}
+
+// notCreated makes the creation of the topic new fail.
+func notCreated(partitions int32) func(t *testing.T, s *sick) {
+	return func(t *testing.T, s *sick) {
+		s.errs.Add(
+			errfs.Rule{
+				Ops:  errfs.Create | errfs.Mkdir,
+				Err:  syscall.EMFILE,
+				When: func(c errfs.Call) bool { return strings.Contains(c.Path, "/new-") },
+			},
+		)
+		_, _ = kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), partitions, 1, nil, "new")
+	}
 }
 
 // unplanted are the checks that no fault is planted for, with the reason.

@@ -104,7 +104,7 @@ func (s *surfaced) onLogs() (wrong []string) {
 			want["chronik_log_start_offset"+labels] = float64(l.LogStart)
 			want["chronik_log_end_offset"+labels] = float64(l.LogEnd)
 		}
-		found := s.about("partition " + l.String())
+		found := append(s.about("partition "+l.String()), s.among(l)...)
 		if l.Offline {
 			want["chronik_partitions_unavailable"]++
 			offline[l.Dir]++
@@ -144,6 +144,18 @@ func (s *surfaced) onLogs() (wrong []string) {
 func (s *surfaced) about(subject string) (checks []string) {
 	for _, f := range s.report.Findings {
 		if f.Subject == subject && f.Severity != health.Note {
+			checks = append(checks, f.Check)
+		}
+	}
+	return checks
+}
+
+// among returns the checks with a finding about several partitions that names this one, or not all.
+func (s *surfaced) among(l *view.Log) (checks []string) {
+	name := l.String()
+	for _, f := range s.report.Findings {
+		if strings.HasPrefix(f.Subject, "partitions in ") && (strings.Contains(f.Problem, name+",") ||
+			strings.Contains(f.Problem, name+")") || l.Error != "" && strings.Contains(f.Problem, " more)")) {
 			checks = append(checks, f.Check)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -64,9 +65,9 @@ func (s *Logs) Topic(img *metadata.Image, t *metadata.Topic) (view.Topic, []view
 // reading is a pass over the partitions.
 type reading struct {
 	*Logs
-	img     *metadata.Image
-	now     time.Time
-	retried map[metadata.TopicPartition]bool // whose logs could not be created
+	img       *metadata.Image
+	now       time.Time
+	uncreated map[metadata.TopicPartition]replica.Failure // logs that could not be created or are missing
 	// The following are set for findings only.
 	copies  map[metadata.TopicPartition]*view.Copy
 	formers map[metadata.TopicPartition]*view.Former
@@ -74,9 +75,9 @@ type reading struct {
 }
 
 func (s *Logs) read(img *metadata.Image) *reading {
-	r := &reading{Logs: s, img: img, now: time.Now(), retried: map[metadata.TopicPartition]bool{}}
+	r := &reading{Logs: s, img: img, now: time.Now(), uncreated: map[metadata.TopicPartition]replica.Failure{}}
 	for _, f := range s.Replicas.Failed() {
-		r.retried[metadata.TopicPartition{Topic: f.TopicID, Partition: f.Partition}] = !f.NextTry.IsZero()
+		r.uncreated[metadata.TopicPartition{Topic: f.TopicID, Partition: f.Partition}] = f
 	}
 	return r
 }
@@ -121,8 +122,9 @@ func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition
 	case creating(err, r.now):
 		x.Creating = true
 	default:
-		x.Error, x.Offline = Reason(err), true
-		x.Retried = r.retried[tp] || errors.As(err, new(*replica.CreatingError))
+		x.Error, x.Offline, x.Cause = Reason(err), true, cause(err, &x)
+		f := r.uncreated[tp]
+		x.Planned, x.Retried = f.Dir, !f.NextTry.IsZero() || errors.As(err, new(*replica.CreatingError))
 	}
 	x.Copy, x.Former = r.copies[tp], r.formers[tp]
 	if w, ok := r.asks[tp]; ok && !x.Offline {
@@ -191,9 +193,9 @@ func stored(l *storage.Log) view.Log {
 		x.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
 	}
 	if err := l.Offline(); err != nil {
-		x.Error, x.Offline, x.Reopens = Reason(err), true, l.Reopens()
-	} else {
-		x.Error = Reason(l.Err())
+		x.Error, x.Offline, x.Reopens, x.Cause = Reason(err), true, l.Reopens(), cause(err, &x)
+	} else if err := l.Err(); err != nil {
+		x.Error, x.Cause = Reason(err), cause(err, &x)
 	}
 	for i, d := range l.Damages() {
 		if i == 0 {
@@ -211,6 +213,15 @@ const creationTime = 3 * time.Second
 func creating(err error, now time.Time) bool {
 	var c *replica.CreatingError
 	return errors.As(err, &c) && now.Sub(c.Since) < creationTime
+}
+
+// cause returns what the error of a log follows from: the error of a system call, otherwise its
+// text without the name of the partition.
+func cause(err error, x *view.Log) string {
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return strings.ReplaceAll(Reason(err), x.String(), "")
 }
 
 // Reason returns the text of an error without the part that the finding says already, or "" for

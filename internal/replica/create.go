@@ -91,6 +91,7 @@ type Failure struct {
 	Topic     string
 	TopicID   [16]byte
 	Partition int32
+	Dir       string    // path of the directory in which it was to be created; empty if none was chosen
 	Err       error     // matches ErrOffline
 	Since     time.Time // time of the first failure
 	// NextTry is the time of the next attempt to create the log. It is zero if the log must not be
@@ -108,7 +109,12 @@ func (m *Manager) Failed() []Failure {
 	var all []Failure
 	for tp, x := range m.missing {
 		if x.err != nil {
-			all = append(all, Failure{x.topic.Name, tp.Topic, tp.Partition, x.why(m.made), x.since, x.next})
+			f := Failure{Topic: x.topic.Name, TopicID: tp.Topic, Partition: tp.Partition, Err: x.why(m.made), Since: x.since,
+				NextTry: x.next}
+			if x.dir != nil {
+				f.Dir = x.dir.Path()
+			}
+			all = append(all, f)
 		}
 	}
 	m.mu.RUnlock()

@@ -132,7 +132,10 @@ type Unreached struct {
 	Follows bool // it leads partitions, whose replicas here do not follow
 	Address string
 	Since   time.Time
-	Err     string // of the last attempt
+	Err     string // of the last attempt, without what differs from one broker to the next
+	// Theirs and Ours report that the dates of a certificate are the reason: that of the other
+	// broker, or that of this one.
+	Theirs, Ours bool
 }
 
 // Streams are totals of the replica streams of a broker. Frames are those with records.

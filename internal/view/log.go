@@ -61,9 +61,13 @@ type Log struct {
 	// partition is copied again because its log was damaged. Former, if it is not nil, is a damaged
 	// log that may have records which no replica has.
 	// Refuses is for how long the log has accepted no records, although it can be read; 0 if that
-	// is a moment.
+	// is a moment. Cause is what Error follows from, in words that do not name the partition: logs
+	// with the same fault have the same. Planned is the directory in which the log could not be
+	// created.
 	Reopens, Asks bool          `json:"-"`
 	Refuses       time.Duration `json:"-"`
+	Cause         string        `json:"-"`
+	Planned       string        `json:"-"`
 
 	Copy   *Copy   `json:"-"`
 	Former *Former `json:"-"`
@@ -93,6 +97,20 @@ type Copy struct {
 
 // String returns the partition as Kafka names it.
 func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.Partition) }
+
+// Where returns the directory in which the log is or could not be created, empty if it is unknown.
+func (l *Log) Where() string { return cmp.Or(l.Dir, l.Planned) }
+
+// Group returns the subject of a finding about several logs in one directory with the same fault.
+func (l *Log) Group() string {
+	if dir := l.Where(); dir != "" {
+		return SeveralPartitions + "in " + dir
+	}
+	return SeveralPartitions + "of this broker"
+}
+
+// SeveralPartitions begins each Group.
+const SeveralPartitions = "partitions "
 
 // Problem returns why some records cannot be written or read here, empty if all can.
 func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged) }

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -401,6 +402,22 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 			[]string{"warn partition t-1: it must be copied again from broker 2, and nothing arrives; 0 B are here"}},
 		{"its directory was not opened", Facts{Partitions: []view.Log{dead}, Unopened: []view.Dir{{Path: "/d"}}}, nil},
 		{"its directory is reported", Facts{Partitions: []view.Log{dead}, Dirs: []view.Dir{{Path: "/d", Error: "x"}}}, nil},
+	})
+	uncreated := func(partition int32, dir, cause string) view.Log {
+		name := fmt.Sprintf("t-%d", partition)
+		return view.Log{Topic: "t", Partition: partition, Planned: dir, Cause: cause, Offline: true, Retried: true,
+			Error: "the log of " + name + " could not be created: " + cause}
+	}
+	var six []view.Log
+	for i := range int32(6) {
+		six = append(six, uncreated(i, "/d", "no inode"))
+	}
+	examine(t, "partition", []patient{
+		{"one cause", Facts{Partitions: six}, []string{"bad partitions in /d: 6 partitions (t-0, t-1, t-2, t-3, t-4 and 1 more) can be " +
+			"neither written nor read: the log of t-0 could not be created: no inode"}},
+		{"several causes", Facts{Partitions: append(six[:2:2], uncreated(2, "/e", "no inode"), uncreated(3, "/d", "no file"),
+			uncreated(4, "/e", "no inode"))}, []string{"bad partitions in /d: 2 partitions (t-0, t-1) can", "bad partitions in /e: 2 " +
+			"partitions (t-2, t-4) can", "bad partition t-3: it can"}},
 	})
 	examine(t, "damage", []patient{
 		{

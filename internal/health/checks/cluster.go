@@ -353,7 +353,7 @@ func unable(b *view.Broker) (problem, remedy string) {
 		}
 	}
 	add(b.FailedDirs, "returns errors", "return errors", "replace or repair the disk that fails")
-	add(b.HungDirs, "hangs or makes no new logs", "hang or make no new logs", "check the disk that hangs, and how it is attached")
+	add(b.HungDirs, "hangs or makes no new logs", "hang or make no new logs", "see why the directory hangs or makes no new logs")
 	add(b.LowDirs, "is low on space", "are low on space", "free space, or enlarge the disk")
 	if b.Damaged.Count > 0 {
 		what = append(what, "its logs of "+partitionsText(&b.Damaged)+" are damaged")

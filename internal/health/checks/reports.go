@@ -86,12 +86,22 @@ func (f *Facts) faulty(broker int32, p *view.Partitions) (list view.Partitions) 
 	}
 	for _, name := range p.Names {
 		if slices.ContainsFunc(o.Report.Findings, func(x health.Finding) bool {
-			return x.Severity != health.Note && x.Subject == partitionSubject(name)
+			return x.Severity != health.Note && about(&x, name)
 		}) {
 			list.Count, list.Names = list.Count+1, append(list.Names, name)
 		}
 	}
 	return list
+}
+
+// about reports whether a finding is about the log of a partition, alone or with others that it
+// names.
+func about(x *health.Finding, name string) bool {
+	if x.Subject == partitionSubject(name) {
+		return true
+	}
+	apart := func(r rune) bool { return strings.ContainsRune(" ,()", r) }
+	return strings.HasPrefix(x.Subject, view.SeveralPartitions) && slices.Contains(strings.FieldsFunc(x.Problem, apart), name)
 }
 
 // age formats the age of a report.

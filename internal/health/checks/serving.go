@@ -172,7 +172,7 @@ func checkPartitions(f *Facts, n *notes) {
 				n.addFinding(copied(&p))
 			}
 		}
-		if (p.Offline || p.Refuses > 0 && f.Serving) && !f.dirFailed(p.Dir) { // a stop closes logs
+		if (p.Offline || p.Refuses > 0 && f.Serving) && !f.dirFailed(p.Where()) { // a stop closes logs
 			all = append(all, p)
 		}
 	}
@@ -191,50 +191,106 @@ func checkPartitions(f *Facts, n *notes) {
 	if copies > mostPartitions {
 		n.add(health.Note, "partitions", fmt.Sprintf("%d more are copied again", copies-mostPartitions), "wait")
 	}
-	for i, p := range all {
+	groups := together(all)
+	for i, g := range groups {
 		if i == mostPartitions {
+			left := 0
+			for _, g := range groups[i:] {
+				left += len(g)
+			}
 			n.addFinding(
 				health.Finding{
 					Severity: health.Bad,
 					Subject:  "partitions",
-					Problem:  fmt.Sprintf("%d more cannot be written or read", len(all)-i),
+					Problem:  fmt.Sprintf("%d more cannot be written or read", left),
 					Remedy:   "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors",
 				},
 			)
 			return
 		}
-		x := health.Finding{
-			Severity: health.Bad,
-			Subject:  partitionSubject(p.String()),
-			Problem:  "it can be neither written nor read: " + p.Error,
-			Works:    "the other partitions of the topic can be written and read",
-			Remedy:   f.repair(&p),
-		}
-		if p.Elsewhere {
-			x.Severity, x.Problem, x.Works = health.Warn, "the replica on this broker is offline: "+p.Error, servedElsewhere
-			x.Remedy = "remove the cause, and restart the broker"
-		}
-		if p.Renews {
-			x.Remedy = renewal(&p)
-		}
-		if p.Refuses > 0 && !p.Offline {
-			x.Problem = "it accepts no records on this broker: " + p.Error
-			if !p.Elsewhere {
-				x.Works = "its records can be read"
-			}
-			x.Remedy = "remove the cause; the broker repairs the log automatically, and tries again within half a minute"
-		}
-		if p.Asks {
-			x.Remedy = "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
-		}
-		if p.Reopens {
-			x.Remedy = "remove the cause; the broker then opens the log automatically within half a minute"
-		}
-		if p.Retried {
-			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
-		}
-		n.addFinding(x)
+		n.addFinding(f.unusable(g))
 	}
+}
+
+// together returns logs that cannot be used, in their order, with those in one group that have the
+// same cause and remedy.
+func together(logs []view.Log) (groups [][]view.Log) {
+	type key struct {
+		dir, cause string
+		// What distinguishes the remedies.
+		offline, elsewhere, renews, replicated, asks, reopens, retried bool
+	}
+	at := map[key]int{}
+	for i := range logs {
+		p := &logs[i]
+		k := key{p.Where(), p.Cause, p.Offline, p.Elsewhere, p.Renews, p.Replicated, p.Asks, p.Reopens, p.Retried}
+		j, ok := at[k]
+		if !ok || p.Cause == "" || p.Asks || p.Renews && !p.Elsewhere { // these remedies are about one partition
+			j = len(groups)
+			at[k], groups = j, append(groups, nil)
+		}
+		groups[j] = append(groups[j], *p)
+	}
+	return groups
+}
+
+// unusable returns the finding about logs of a group of together. The error of the first stands for
+// those of the others.
+func (f *Facts) unusable(group []view.Log) health.Finding {
+	p, it, replica := &group[0], "it", "the replica on this broker is"
+	x := health.Finding{Severity: health.Bad, Subject: partitionSubject(p.String()),
+		Works: "the other partitions of the topic can be written and read"}
+	if len(group) > 1 {
+		list := view.Partitions{}
+		for i := range group {
+			list.Add(group[i].Topic, group[i].Partition)
+		}
+		x.Subject, it = p.Group(), partitionsText(&list)
+		replica = "the replicas of " + it + " on this broker are"
+		x.Works = "the other partitions can be written and read"
+	}
+	x.Problem = it + " can be neither written nor read: " + p.Error
+	if p.Elsewhere {
+		x.Severity, x.Problem, x.Works = health.Warn, replica+" offline: "+p.Error, servedElsewhere
+	}
+	if p.Refuses > 0 && !p.Offline {
+		x.Problem = it + form(len(group), " accepts", " accept") + " no records on this broker: " + p.Error
+		if !p.Elsewhere {
+			x.Works = form(len(group), "its", "their") + " records can be read"
+		}
+	}
+	x.Remedy = f.mend(p, len(group))
+	return x
+}
+
+// form returns one for a count of 1, and otherwise many.
+func form(count int, one, many string) string {
+	if count == 1 {
+		return one
+	}
+	return many
+}
+
+// mend returns what to do about logs with the same cause, of which p is the first.
+func (f *Facts) mend(p *view.Log, count int) string {
+	logs := form(count, "the log", "the logs")
+	switch {
+	case p.Retried:
+		return "remove the cause; the broker then creates " + logs + " automatically within half a minute"
+	case p.Reopens:
+		return "remove the cause; the broker then opens " + logs + " automatically within half a minute"
+	case p.Asks:
+		return "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
+	case p.Refuses > 0 && !p.Offline:
+		return "remove the cause; the broker repairs " + logs + " automatically, and tries again within half a minute"
+	case p.Renews:
+		return renewal(p)
+	case p.Elsewhere:
+		return "remove the cause, and restart the broker"
+	case count > 1 && p.Dir == "":
+		return f.repair(p) + "; likewise for the others"
+	}
+	return f.repair(p)
 }
 
 // partitionSubject is the subject of a finding about the log of a partition.
