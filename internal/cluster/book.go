@@ -208,7 +208,7 @@ func (b *book) unreached() (list []view.Unreached) {
 	defer b.mu.Unlock()
 	for _, r := range b.registered {
 		if since, err := b.failing(r.Member); err != nil {
-			list = append(list, view.Unreached{Broker: r.Node, Address: r.Address, Since: since, Err: err.Error()})
+			list = append(list, unreached(r.Node, r.Address, since, err))
 		}
 	}
 	return list

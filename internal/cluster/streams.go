@@ -161,7 +161,9 @@ func (s *Streams) Unreached() (list []view.Unreached) {
 			continue
 		}
 		if since, err := d.now.dialer.Failing(); err != nil {
-			list = append(list, view.Unreached{Broker: d.broker, Follows: true, Address: d.now.address, Since: since, Err: err.Error()})
+			x := unreached(d.broker, d.now.address, since, err)
+			x.Follows = true
+			list = append(list, x)
 		}
 	}
 	sorts.Sort(list, func(a, b view.Unreached) int { return cmp.Compare(a.Broker, b.Broker) })

@@ -68,8 +68,8 @@ type Load struct {
 
 // Add adds what other brokers report, sorted by broker. Findings that follow from the metadata are
 // the same everywhere, and are not repeated: they are those of this broker, or if it knows no
-// present metadata, of the first that does. Reports that are not current add no findings. Ready
-// stays about this broker.
+// present metadata, of the first that does. Reports that are not current add no findings. Effects
+// of a finding are left out if it is there. Ready stays about this broker.
 func (r *Report) Add(others []Heard, now time.Time) {
 	r.Brokers = make([]Other, 0, len(others))
 	var shared *Report // whose findings about the metadata are shown
@@ -97,8 +97,19 @@ func (r *Report) Add(others []Heard, now time.Time) {
 			all = append(all, h.own(all)...)
 		}
 	}
-	r.Findings = all
+	r.Findings = causes(all)
 	Sort(r.Findings)
+}
+
+// causes returns findings without those that follow from another one.
+func causes(all []Finding) []Finding {
+	known := map[string]bool{}
+	for i := range all {
+		if f := &all[i]; f.Severity == Bad && f.Broker != NoBroker {
+			known[Cause(f.Check, f.Broker)] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(f Finding) bool { return known[f.Follows] })
 }
 
 // informed reports whether a broker's findings about the metadata describe the present state: it

@@ -91,6 +91,26 @@ func TestTheReportOfTheCluster(t *testing.T) {
 	}
 }
 
+// The report of a cluster has the cause, without what follows from it.
+func TestEffectsAreLeftOut(t *testing.T) {
+	at := present()
+	r := reportOf(1, "o/stopped_replica/connection to broker 2", "o/space/disk of /a")
+	other := reportOf(2, "o/certificate/certificate of in")
+	r.Findings[0].Follows = Cause(CheckCertificate, 2)
+	for severity, want := range map[Severity]int{Bad: 2, Warn: 3} {
+		own := *r
+		own.Findings = slices.Clone(r.Findings)
+		other.Findings[0].Severity = severity
+		if own.Add([]Heard{{Broker: 2, At: at, Report: other}}, at); len(own.Findings) != want {
+			t.Errorf("%s: %q", severity, listed(&own))
+		}
+	}
+	own := *r
+	if own.Add(nil, at); len(own.Findings) != 2 {
+		t.Errorf("without the other report: %q", listed(&own))
+	}
+}
+
 func TestWhereAFindingIs(t *testing.T) {
 	for _, x := range []struct {
 		f    Finding

@@ -56,7 +56,13 @@ type Finding struct {
 	Remedy   string    `json:"remedy"`   // what to do
 	Since    time.Time `json:"since"`    // when the broker first found it, UTC
 	NotReady bool      `json:"notReady"` // clients should be sent elsewhere: /readyz answers 503
+	// Follows is the Cause of another finding of which this one is an effect, empty if none is
+	// known. A report that has the other one as Bad leaves this one out.
+	Follows string `json:"follows,omitempty"`
 }
+
+// Cause names the findings of a check of a broker.
+func Cause(check string, broker int32) string { return check + " of " + BrokerSubject(broker) }
 
 // ThisBroker is the subject of a finding about the broker that reports it, as a whole.
 const ThisBroker = "this broker"
@@ -202,6 +208,9 @@ const CheckServing = "serving"
 // CheckMembership is the check that measures, on a member of a cluster, whether the controller
 // accepts its heartbeats.
 const CheckMembership = "membership"
+
+// CheckCertificate is the check of the certificates of a broker.
+const CheckCertificate = "certificate"
 
 // CheckReports is the check of the reports of other brokers.
 const CheckReports = "reports"

@@ -369,6 +369,23 @@ func unable(b *view.Broker) (problem, remedy string) {
 // unreachedAfter is how long a connection to a broker may fail: one that dies is fenced before.
 const unreachedAfter = 5 * time.Second
 
+// stands reports whether it has been long enough that a connection to an active broker cannot be
+// made.
+func (f *Facts) stands(x *view.Unreached) bool {
+	return f.Now.Sub(x.Since) >= unreachedAfter && f.Cluster.Of(x.Broker).State == "active"
+}
+
+// follows returns the cause of a connection that cannot be made, if another finding has it.
+func follows(c *view.Cluster, x *view.Unreached) string {
+	switch {
+	case x.Theirs:
+		return health.Cause(health.CheckCertificate, x.Broker)
+	case x.Ours:
+		return health.Cause(health.CheckCertificate, c.Self)
+	}
+	return ""
+}
+
 func checkStopped(f *Facts, n *notes) {
 	if f.Cluster == nil || !f.Serving {
 		return
@@ -376,8 +393,10 @@ func checkStopped(f *Facts, n *notes) {
 	c := f.Cluster
 	for i := range c.Unreached {
 		x := &c.Unreached[i]
-		if f.Now.Sub(x.Since) >= unreachedAfter && c.Of(x.Broker).State == "active" {
-			n.addFinding(notReached(x, slices.Contains(c.Shunned, x.Broker)))
+		if f.stands(x) {
+			found := notReached(x, slices.Contains(c.Shunned, x.Broker))
+			found.Follows = follows(c, x)
+			n.addFinding(found)
 		}
 	}
 	for _, s := range c.Stopped {

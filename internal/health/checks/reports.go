@@ -32,12 +32,22 @@ func checkReports(f *Facts, n *notes) {
 		if o.Active.IsZero() || f.Now.Sub(expected) < health.FreshFor {
 			continue
 		}
-		problem := "it is active, but its own report does not arrive, so that its findings are not known here"
+		cause := ""
+		if i := slices.IndexFunc(f.Cluster.Unreached, func(x view.Unreached) bool { return x.Broker == o.Broker && f.stands(&x) }); i >= 0 {
+			x := &f.Cluster.Unreached[i]
+			if x.Follows {
+				continue // the connection that cannot be made is a finding
+			}
+			cause = follows(f.Cluster, x)
+		}
+		problem := "it is active, but its own report does not arrive, so that its findings are not known here" +
+			unreached(f.Cluster, o.Broker)
 		if o.Report != nil {
 			problem += f.reported(o.Broker)
 		}
-		n.addFinding(health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("report of broker %d", o.Broker), Problem: problem,
-			Works: "what follows from the metadata is known of it",
+		n.addFinding(health.Finding{Follows: cause, Severity: health.Warn, Subject: fmt.Sprintf("report of broker %d", o.Broker),
+			Problem: problem,
+			Works:   "what follows from the metadata is known of it",
 			Remedy: fmt.Sprintf("check the network between this broker and broker %d, in both directions, and the load of both machines; "+
 				"the log of this broker names what happens to the connection (%s)", o.Broker, clusterPage)})
 	}

@@ -33,7 +33,16 @@ func TestReportsThatDoNotArrive(t *testing.T) {
 	mute.Others[1].Mute = true
 	starting := hearing(member(), time.Minute, time.Hour, full)
 	starting.Serving = false
+	cut := func(follows bool) Facts {
+		f := hearing(member(), 0, time.Hour, nil)
+		f.Cluster.Unreached = []view.Unreached{{Broker: 3, Follows: follows, Address: "c:1", Since: f.Now.Add(-time.Minute),
+			Err: "refused"}}
+		return f
+	}
 	examine(t, "reports", []patient{
+		{"no connection can be made, which is a finding", cut(true), nil},
+		{"no connection can be made, and no replica needs one", cut(false),
+			[]string{"its findings are not known here; a connection to c:1 fails: refused"}},
 		{"no cluster", Facts{Serving: true}, nil},
 		{"they arrive", hearing(member(), 4*time.Second, time.Hour, full), nil},
 		{"not for a while", hearing(member(), 40*time.Second, time.Hour, full),

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -13,7 +14,7 @@ func configChecks() []Check {
 	return []Check{
 		{Name: "exposed", Loud: true, run: checkExposed,
 			Doc: "Listeners and the admin port that other machines reach and whose clients do not log in, have all rights, or are not encrypted."},
-		{Name: "certificate", Loud: true, run: checkCertificates,
+		{Name: health.CheckCertificate, Loud: true, run: checkCertificates,
 			Doc: "Certificates that expire, do not cover the advertised name, cannot be used after a change, or that other brokers refuse."},
 		{Name: "access", run: checkAccess,
 			Doc: "Users without rights, rights and super users without a user, rules that have no effect, first users that were not added."},
@@ -80,24 +81,34 @@ const (
 )
 
 func checkCertificates(f *Facts, n *notes) {
+	listeners := map[health.Finding][]string{} // by a finding without its subject: several may have the same certificate
+	var all []health.Finding
+	add := func(listener string, x health.Finding) {
+		if listeners[x] == nil {
+			all = append(all, x)
+		}
+		listeners[x] = append(listeners[x], listener)
+	}
 	for _, c := range f.CertificateFiles {
-		subject := "certificate of " + c.Listener
 		if c.Problem != "" {
-			n.add(health.Warn, subject, "its changed files are not used, and the former ones stay in use: "+c.Problem,
-				"correct the files; the broker checks them every 10 seconds, and at once on SIGHUP")
+			add(c.Listener, health.Finding{Severity: health.Warn,
+				Problem: "its changed files are not used, and the former ones stay in use: " + c.Problem,
+				Remedy:  "correct the files; the broker checks them every 10 seconds, and at once on SIGHUP"})
 		}
 		if c.Stranger && slices.ContainsFunc(f.Settings.Listeners, func(l Listener) bool { return l.Brokers && l.Name == c.Listener }) {
-			n.add(health.Warn, subject, c.File+": no authority in tls.client-ca accepts it, so brokers with the same authorities make no "+
-				"connections with this one", "add its authority to tls.client-ca, or replace it (docs/security.md, Revoke and rotate)")
+			add(c.Listener, health.Finding{Severity: health.Warn, Problem: c.File + ": no authority in tls.client-ca accepts it, so " +
+				"brokers with the same authorities make no connections with this one",
+				Remedy: "add its authority to tls.client-ca, or replace it (docs/security.md, Revoke and rotate)"})
 		}
 		for _, w := range c.Warnings {
-			n.add(health.Note, subject, c.File+": "+w, "make another certificate, for example with `chronikd secure init --renew`")
+			add(c.Listener, health.Finding{Severity: health.Note, Problem: c.File + ": " + w,
+				Remedy: "make another certificate, for example with `chronikd secure init --renew`"})
 		}
 	}
 	for _, c := range f.Certificates {
 		left := c.Expires.Sub(f.Now)
 		n.see(fmt.Sprintf("%s certificate of %s expires in %.0f days", c.Kind, c.Listener, left.Hours()/24))
-		x := health.Finding{Severity: health.Note, Subject: "certificate of " + c.Listener,
+		x := health.Finding{Severity: health.Note,
 			Problem: fmt.Sprintf("the %s certificate expires on %s", c.Kind, c.Expires.UTC().Format(time.DateTime)),
 			Remedy: "replace the file, those of `chronikd secure init` with its --renew; the broker takes it without a restart, and " +
 				"connections stay"}
@@ -118,8 +129,23 @@ func checkCertificates(f *Facts, n *notes) {
 		case left > expiresSoon:
 			continue
 		}
+		add(c.Listener, x)
+	}
+	for _, x := range all {
+		of := slices.Compact(slices.Sorted(slices.Values(listeners[x])))
+		x.Subject = "certificate of " + strings.Join(of, ", ")
+		if x.Severity == health.Bad && f.forBrokers(of) {
+			x.Problem += "; other brokers refuse it, too, so replicas of what this broker leads do not follow"
+		}
 		n.addFinding(x)
 	}
+}
+
+// forBrokers reports whether other brokers connect to one of some listeners.
+func (f *Facts) forBrokers(listeners []string) bool {
+	return f.several() && slices.ContainsFunc(f.Settings.Listeners, func(l Listener) bool {
+		return l.Brokers && slices.Contains(listeners, l.Name)
+	})
 }
 
 func checkAccess(f *Facts, n *notes) {

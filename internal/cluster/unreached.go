@@ -1,0 +1,30 @@
+package cluster
+
+import (
+	"crypto/x509"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// unreached describes a broker to which no connection can be made because of err. Brokers with the
+// same reason have the same text: it has no local address and no time of the attempt.
+func unreached(broker int32, address string, since time.Time, err error) view.Unreached {
+	x := view.Unreached{Broker: broker, Address: address, Since: since, Err: err.Error()}
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		if op.Source != nil {
+			x.Err = strings.Replace(x.Err, op.Source.String()+"->", "", 1)
+		}
+		// The alert of RFC 8446, 6.2, has no type of its own outside of crypto/tls.
+		x.Ours = op.Op == "remote error" && op.Err.Error() == "tls: expired certificate"
+	}
+	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
+		x.Theirs = true
+		from, to := invalid.Cert.NotBefore.UTC().Format(time.DateTime), invalid.Cert.NotAfter.UTC().Format(time.DateTime)
+		x.Err = strings.Replace(x.Err, invalid.Error(), "its certificate is valid only from "+from+" to "+to, 1)
+	}
+	return x
+}
