@@ -59,6 +59,34 @@ func TestMountOptionsThatChangeWhatASyncDoes(t *testing.T) {
 	})
 }
 
+// The open files of a broker keep a file system from being unmounted, and that of / is always in
+// use.
+func TestAFileSystemIsUnmountedWithoutTheBroker(t *testing.T) {
+	for _, x := range []struct {
+		mount Mount
+		steps []string
+	}{
+		{Mount{Point: "/m", Type: "ext4", Source: "/dev/sdb1"},
+			[]string{"stop the broker", "`umount /m`", "`fsck /dev/sdb1`", "`mount /m`", "start the broker", "stop the broker",
+				"remount,rw"}},
+		{Mount{Point: "/m", Type: "xfs", Source: "/dev/sdb1"}, []string{"stop the broker", "`umount /m`", "`xfs_repair /dev/sdb1`"}},
+		{Mount{Point: "/", Type: "ext4", Source: "/dev/sda1"}, []string{"restart the machine"}},
+	} {
+		remedy, at := writable(x.mount), 0
+		for _, step := range x.steps {
+			i := strings.Index(remedy[at:], step)
+			if i < 0 {
+				t.Errorf("%s %s: no %q in its place: %s", x.mount.Type, x.mount.Point, step, remedy)
+				break
+			}
+			at += i + len(step)
+		}
+		if strings.Contains(remedy, "umount") != (x.mount.Point != "/") {
+			t.Error(remedy)
+		}
+	}
+}
+
 func TestLogDirectoriesOnOneDisk(t *testing.T) {
 	dir := func(role, path, point, device, disk string) MountedDir {
 		return MountedDir{role, path, Mount{Point: point, Type: "ext4", Device: device}, Disk{Name: disk}}

@@ -8,6 +8,9 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
+// damagedDisk names the page about disks that fail.
+const damagedDisk = "(docs/operations.md, A damaged disk)"
+
 // checkFileSystems checks the file systems of the directories, each once.
 func checkFileSystems(f *Facts, n *notes) {
 	for _, on := range mounts(f.MountedDirs) {
@@ -157,7 +160,7 @@ func checkMountOptions(f *Facts, n *notes) {
 		n.see(m.Point + " is mounted " + strings.Join(m.Options, ","))
 		if has("ro") != "" {
 			n.add(health.Bad, subject, "it is mounted read-only: nothing can be written to "+on[0].String(),
-				"the kernel does this after a disk error: check the kernel's log and the file system, and remount it read-write")
+				writable(m))
 		}
 		if o := has("nobarrier", "barrier=0"); o != "" {
 			n.add(
@@ -200,6 +203,22 @@ func checkMountOptions(f *Facts, n *notes) {
 			)
 		}
 	}
+}
+
+// writable returns how a file system becomes writable again. While the broker runs, its open files
+// keep it from being unmounted; after an error, the kernel refuses to remount it.
+func writable(m Mount) string {
+	const why = "run " + kernelLog + ": the kernel does this after a disk error. "
+	if m.Point == "/" {
+		return why + "Then restart the machine, which stops the broker and checks the file system before it mounts it " + damagedDisk
+	}
+	check := []string{"fsck", m.Source}
+	if m.Type == "xfs" {
+		check[0] = "xfs_repair"
+	}
+	return why + "Then stop the broker first, which has open files there, run " + health.Command("umount", m.Point) + ", " +
+		health.Command(check...) + " and " + health.Command("mount", m.Point) + ", and start the broker. Without such an error, stop the " +
+		"broker, run " + health.Command("mount", "-o", "remount,rw", m.Point) + ", and start it " + damagedDisk
 }
 
 // checkSharedDisk detects log directories that fail together.
