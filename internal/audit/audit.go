@@ -40,6 +40,9 @@ const (
 	All
 )
 
+// Doubt is the Why of a change whose outcome err leaves unknown.
+func Doubt(err error) string { return "it is not known whether the change was made: " + err.Error() }
+
 // Client is who an event is about. Values that are not known are empty.
 type Client struct {
 	Who       string // the principal; of a failed login, the user that was named

@@ -2,9 +2,12 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/audit"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -29,11 +32,23 @@ func (b *Handler) contextOf(r *network.Request) context.Context {
 }
 
 // recordChange records a change of ctx's client that does not pass this broker's store: the leader
-// of the metadata has made it.
-func (b *Handler) recordChange(ctx context.Context, operation, resource string) {
-	if client, ok := audit.From(ctx); ok {
-		b.opt.Audit.Record(audit.Event{Kind: audit.Change, Client: client, Operation: operation, Resource: resource})
+// of the metadata has made it, or err leaves that unknown. A change that was not made has no line.
+func (b *Handler) recordChange(ctx context.Context, operation, resource string, err error) {
+	client, ok := audit.From(ctx)
+	if !ok || unmade(err) {
+		return
 	}
+	e := audit.Event{Kind: audit.Change, Client: client, Operation: operation, Resource: resource}
+	if err != nil {
+		e.Why = audit.Doubt(err)
+	}
+	b.opt.Audit.Record(e)
+}
+
+// unmade reports whether an error of the leader of the metadata says that nothing was changed.
+func unmade(err error) bool {
+	return errors.As(err, new(*controller.Error)) || errors.Is(err, metadata.ErrConflict) ||
+		errors.Is(err, metadata.ErrUnavailable) || errors.Is(err, controller.ErrNotController)
 }
 
 // ask reports whether the client may perform an operation that its request asks for, and records

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/audit"
 	watching "github.com/chronik-io/chronik/internal/audit/changes"
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -198,6 +199,39 @@ func TestAuditOfChangesElsewhere(t *testing.T) {
 		"change ELECT_UNCLEAN Partition:" + metadata.FormatID(id) + "-0": "ElectLeaders"} {
 		if e := events[event]; e["api"] != api || e["who"] != "User:ANONYMOUS" {
 			t.Errorf("%s: %v in %v", event, e, events)
+		}
+	}
+}
+
+// A change whose outcome the leader of the metadata did not report has a line that says so. One
+// that it refused, or that it did not receive, has none.
+func TestAuditOfChangesWithoutAnAnswer(t *testing.T) {
+	for _, x := range []struct {
+		err  error
+		line bool
+	}{
+		{fmt.Errorf("%w: the connection ended", metadata.ErrUnknown), true},
+		{&controller.Error{Kind: controller.InvalidRequest, Msg: "it is alive"}, false},
+		{fmt.Errorf("%w: nobody leads", controller.ErrNotController), false},
+	} {
+		n, end := auditedNode(t, audit.Refusals, binding(acl.Alter, acl.Cluster, acl.ClusterName, acl.Allow),
+			binding(acl.Describe, acl.Topic, acl.Wildcard, acl.Allow))
+		id := n.topic(t, "t", 1)
+		n.record(t, metadata.TopicPartition{Topic: id}, func(p *metadata.Partition) {
+			p.Leader, p.ISR, p.Last = -1, nil, metadata.LastReplica{Broker: 1, Dir: [16]byte{1}}
+		})
+		n.opt.Cluster.(*fakeCluster).set(func(c *fakeCluster) { c.err = x.err })
+		w := n.dial(t)
+		ask[*kmsg.UnregisterBrokerResponse](t, w, 0, &kmsg.UnregisterBrokerRequest{BrokerID: 7})
+		elected(t, w, 2, uncleanElection, nil)
+		askSnapshot(t, w, `{"action":"delete","number":7}`)
+		events := end()
+		for _, event := range []string{"change DELETE Broker:7", "change DELETE Snapshot:7",
+			"change ELECT_UNCLEAN Partition:" + metadata.FormatID(id) + "-0"} {
+			why, _ := events[event]["why"].(string)
+			if strings.HasPrefix(why, "it is not known whether the change was made: ") != x.line || (events[event] != nil) != x.line {
+				t.Errorf("%v: %s: %v", x.err, event, events[event])
+			}
 		}
 	}
 }

@@ -103,10 +103,10 @@ func (b *Handler) elect(ctx context.Context, r *network.Request, img *metadata.I
 	}
 	unseen := b.waitApplied(ctx, revision, time.Until(r.Received.Add(timeout)))
 	for i, err := range errs {
+		if req.ElectionType != preferredElection {
+			b.recordChange(ctx, "ELECT_UNCLEAN", fmt.Sprintf("Partition:%s-%d", metadata.FormatID(list[i].Topic), list[i].Partition), err)
+		}
 		if *at[i] = err; err == nil {
-			if req.ElectionType != preferredElection {
-				b.recordChange(ctx, "ELECT_UNCLEAN", fmt.Sprintf("Partition:%s-%d", metadata.FormatID(list[i].Topic), list[i].Partition))
-			}
 			*at[i] = unseen
 		}
 	}

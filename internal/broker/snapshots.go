@@ -56,10 +56,11 @@ func (b *Handler) askSnapshot(ctx context.Context, body []byte) []byte {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
 	a, err := b.opt.Cluster.AskSnapshot(ctx, q)
+	if a.Error == "" {
+		b.recordChange(ctx, snapshotVerbs[q.Action], fmt.Sprintf("Snapshot:%d", q.Number), err)
+	}
 	if err != nil {
 		a.Error = "the broker that leads the metadata does not answer: " + err.Error()
-	} else if a.Error == "" {
-		b.recordChange(ctx, snapshotVerbs[q.Action], fmt.Sprintf("Snapshot:%d", q.Number))
 	}
 	return encoded(a)
 }

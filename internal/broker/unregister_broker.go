@@ -28,8 +28,8 @@ func unregisterBroker(ctx context.Context, b *Handler, r *network.Request, req *
 	resp := respondTo(r, kmsg.NewPtrUnregisterBrokerResponse())
 	c := b.newChange(r, changeTimeout)
 	err := c.do(ctx, func(ctx context.Context) (int64, error) { return b.opt.Cluster.Unregister(ctx, req.BrokerID) })
+	b.recordChange(ctx, "DELETE", fmt.Sprintf("Broker:%d", req.BrokerID), err)
 	if err == nil {
-		b.recordChange(ctx, "DELETE", fmt.Sprintf("Broker:%d", req.BrokerID))
 		err = c.waitVisible(ctx)
 	}
 	resp.ErrorCode, resp.ErrorMessage = c.verdict(err)

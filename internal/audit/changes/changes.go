@@ -50,7 +50,7 @@ func (s *store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
 	for _, e := range events {
 		e.Client = client
 		if err != nil { // only a conflict says that nothing has changed
-			e.Why = "it is not known whether the change was made: " + err.Error()
+			e.Why = audit.Doubt(err)
 		}
 		s.log.Record(e)
 	}
