@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -38,6 +39,9 @@ func alterReplicaLogDirs(ctx context.Context, b *Handler, r *network.Request, re
 	return answerMoves(r, req, func(dir, topic string, partition int32) int16 {
 		err := b.moveLog(ctx, img, dir, topic, partition)
 		c := code(err)
+		if errors.Is(err, storage.ErrMoving) { // a move that can't be canceled stands still
+			c = kerr.KafkaStorageError.Code
+		}
 		if c == kerr.KafkaStorageError.Code {
 			b.opt.Logger.Warn("a log is not moved", zap.String("topic", topic), zap.Int32("partition", partition), zap.String("to", dir),
 				zap.Error(err))
@@ -84,6 +88,8 @@ func (b *Handler) moveLog(ctx context.Context, img *metadata.Image, dir, topic s
 	if t == nil || t.Partitions.At(partition) == nil {
 		return kerr.UnknownTopicOrPartition
 	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout) // a disk that hangs holds up the end of another move
+	defer cancel()
 	_, there := b.opt.Replicas.Partition(t.ID, partition)
 	if err := b.opt.Replicas.Move(ctx, metadata.TopicPartition{Topic: t.ID, Partition: partition}, to); err != nil {
 		return err

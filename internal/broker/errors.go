@@ -49,6 +49,9 @@ var codes = []struct {
 	// A closed log was deleted, or its broker is stopping: clients look for the leader again.
 	{storage.ErrClosed, kerr.NotLeaderForPartition},
 	{storage.ErrFencedEpoch, kerr.NotLeaderForPartition},
+	// As Kafka answers what it does not lead at this moment. It is led again, in a later epoch,
+	// within moments, and no disk has failed.
+	{storage.ErrMoving, kerr.NotLeaderForPartition},
 	{storage.ErrFailed, kerr.KafkaStorageError},
 	{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients treat it as temporary and retry
 	{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},

@@ -52,6 +52,13 @@ func declared(t *testing.T, dir string) (names []string) {
 	return names
 }
 
+// A log that changes its directory is served again within moments: no disk has failed.
+func TestAMovingLogIsLedElsewhereForAMoment(t *testing.T) {
+	if c := code(fmt.Errorf("append to t-0: %w", storage.ErrMoving)); c != kerr.NotLeaderForPartition.Code {
+		t.Errorf("code %d", c)
+	}
+}
+
 // I2: every error of a log becomes an error of the protocol.
 func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 	known := map[string]error{

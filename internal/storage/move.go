@@ -105,8 +105,9 @@ func (x *Move) Lag() int64 { return max(x.LogEnd-x.End, 0) }
 func (m *Manager) SetMoveRate(perSec float64) { m.moveRate.limit(perSec) }
 
 // BeginMove makes it durable that a log is to move to a directory; RunMove then moves it. To its
-// own directory it cancels a move. It replaces a move to another directory. If there is no log, it
-// will be created in the directory, as long as this process runs.
+// own directory it cancels a move. It replaces a move to another directory, and waits for one that
+// is about to be complete. If there is no log, it will be created in the directory, as long as this
+// process runs.
 func (m *Manager) BeginMove(ctx context.Context, id ID, to *Dir) error {
 	m.beginning.Lock() // two calls would remove each other's directory
 	defer m.beginning.Unlock()
@@ -150,12 +151,14 @@ func (m *Manager) endMove(ctx context.Context, id ID, to *Dir) error {
 			m.mu.Unlock()
 			return nil
 		}
-		if x.completing {
+		running := x.running
+		if x.completing && running == nil {
 			m.mu.Unlock()
 			return fmt.Errorf("cancel the move to %s: %w", x.to.path, ErrMoving)
 		}
-		x.canceled.Store(true)
-		running := x.running
+		if !x.completing { // otherwise it ends within moments, and the log then moves from there
+			x.canceled.Store(true)
+		}
 		m.mu.Unlock()
 		if running == nil {
 			return m.dropMove(x)
@@ -163,7 +166,7 @@ func (m *Manager) endMove(ctx context.Context, id ID, to *Dir) error {
 		select {
 		case <-running:
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("cancel the move to %s: %w: %w", x.to.path, ErrMoving, ctx.Err())
 		}
 	}
 }

@@ -239,6 +239,43 @@ func TestAMoveIsCanceled(t *testing.T) {
 	}
 }
 
+// A move that can no longer be canceled ends, and the log moves on from there.
+func TestAMoveThatIsAlmostCompleteIsWaitedFor(t *testing.T) {
+	disk := errfs.New(crashfs.New(1))
+	m, l := movable(t, disk, testConfig("sync"))
+	put(t, l, 5, 100)
+	must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+	begun, free := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	disk.Add(errfs.Rule{Ops: errfs.Create, When: func(c errfs.Call) bool { return strings.Contains(c.Path, MoveFile) },
+		Before: func(errfs.Call) { once.Do(func() { close(begun) }); <-free }})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := m.RunMove(context.Background(), scriptID); err != nil {
+			t.Error(err)
+		}
+	})
+	<-begun
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := m.BeginMove(ended, scriptID, m.dirs[0]); !errors.Is(err, ErrMoving) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that has ended gets %v", err)
+	}
+	answer := make(chan error, 1)
+	wg.Go(func() { answer <- m.BeginMove(context.Background(), scriptID, m.dirs[0]) })
+	close(free)
+	wg.Wait()
+	if err := <-answer; err != nil {
+		t.Fatal(err)
+	}
+	if l, moves := m.Get(scriptID), m.Moves(); l.dir != m.dirs[1] || len(moves) != 1 || moves[0].To != m.dirs[0] {
+		t.Fatalf("it is in %s, and the moves are %+v", l.dir.path, moves)
+	}
+	if l := ran(t, m); l.dir != m.dirs[0] {
+		t.Errorf("it is in %s", l.dir.path)
+	}
+}
+
 // A log that does not exist yet is made where it is to move.
 func TestALogIsMadeWhereItIsToMove(t *testing.T) {
 	m := mustManage(t, crashfs.New(1))
