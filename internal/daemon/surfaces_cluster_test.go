@@ -24,6 +24,7 @@ func clusterFaults() (list []fault) {
 	}
 	some := view.Partitions{Count: 2, Names: []string{"orders-0", "orders-1"}}
 	add("no-lease", health.CheckMembership, func(c *view.Cluster) { c.NoLease = time.Minute })
+	add("stale", health.CheckMembership, func(c *view.Cluster) { c.Stale = time.Hour })
 	add("fenced", health.CheckMembership, func(c *view.Cluster) { c.State = "fenced" })
 	add("no-metadata-leader", "quorum", func(c *view.Cluster) {
 		c.NoLease, c.Quorum.Leader, c.Quorum.NoLeader = time.Minute, -1, time.Minute

@@ -16,6 +16,7 @@ const (
 	noLeaderAfter = 3 * time.Second  // an election takes 1 to 2 s
 	noLeaseAfter  = time.Second      // a connection that ends is made again within milliseconds
 	standsStill   = time.Second      // a change is applied within milliseconds
+	shownAfter    = 5 * time.Second  // a change is applied late while a disk is busy
 	hangingAfter  = 5 * time.Second  // longer than a sync on a busy disk
 	orphanAfter   = 15 * time.Second // a wiped broker's vote moves after about 10 s
 	mostSkew      = 2 * time.Second
@@ -66,9 +67,17 @@ func checkMembership(c *view.Cluster, n *notes) {
 	n.see("state " + c.State)
 	x := health.Finding{
 		Severity: health.Bad, Subject: health.ThisBroker, NotReady: true,
-		Works: "what it answers with acks=all is on all replicas in sync; it refuses acks=1 and group requests",
+		Works: "what it answers with acks=all is on all replicas in sync; it refuses acks=1 and group requests; " +
+			"topics and leaders that it shows to clients are those of its last contact",
 	}
 	switch {
+	case c.NoLease < noLeaseAfter && c.State != "fenced" && c.Stale >= shownAfter:
+		x.Severity, x.NotReady = health.Warn, false
+		x.Problem = fmt.Sprintf("its metadata stand still: it has not applied changes that the controller made %v ago, and shows clients "+
+			"the topics and leaders of before", c.Stale.Round(time.Second))
+		x.Works = "it leads its partitions as long as the controller accepts its heartbeats"
+		x.Remedy = "check the disk of its data directory; if that works, check that the other brokers can dial this one: the changes arrive on " +
+			"connections that they dial (" + clusterPage + ")"
 	case c.NoLease < noLeaseAfter && c.State != "fenced":
 		return
 	case c.Quorum.NoLeader >= noLeaderAfter && storeFailed(&c.Quorum):

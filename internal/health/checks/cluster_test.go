@@ -42,6 +42,9 @@ func TestMembership(t *testing.T) {
 		{"behind, with a lease", member(func(c *view.Cluster) { c.Stale = 2 * time.Second }), nil},
 		{"metadata stand still", member(func(c *view.Cluster) { c.State, c.Stale = "fenced", 10*time.Minute }),
 			[]string{"bad this broker: its metadata stand still: it has not applied changes that the controller made 10m0s ago"}},
+		{"metadata stand still for a moment", member(func(c *view.Cluster) { c.Stale = 4 * time.Second }), nil},
+		{"metadata stand still, and the lease lasts", member(func(c *view.Cluster) { c.Stale = 5 * time.Second }),
+			[]string{"warn this broker: its metadata stand still: it has not applied changes that the controller made 5s ago, and shows"}},
 		{"metadata stand still, not fenced yet", member(func(c *view.Cluster) { c.NoLease, c.Stale = time.Second, 4*time.Second }),
 			[]string{"bad this broker: its metadata stand still"}},
 	})
