@@ -13,13 +13,15 @@ import (
 
 // Thresholds of the checks of a cluster.
 const (
-	noLeaderAfter = 3 * time.Second  // an election takes 1 to 2 s
-	noLeaseAfter  = time.Second      // a connection that ends is made again within milliseconds
-	standsStill   = time.Second      // a change is applied within milliseconds
-	shownAfter    = 5 * time.Second  // a change is applied late while a disk is busy
-	hangingAfter  = 5 * time.Second  // longer than a sync on a busy disk
-	orphanAfter   = 15 * time.Second // a wiped broker's vote moves after about 10 s
-	mostSkew      = 2 * time.Second
+	noLeaderAfter = 3 * time.Second // an election takes 1 to 2 s
+	// The end of the metadata leader ends the leases of all brokers, until its successor has
+	// confirmed a heartbeat: none of them has a fault, or is better for clients than another.
+	noLeaseAfter = noLeaderAfter
+	standsStill  = time.Second      // a change is applied within milliseconds
+	shownAfter   = 5 * time.Second  // a change is applied late while a disk is busy
+	hangingAfter = 5 * time.Second  // longer than a sync on a busy disk
+	orphanAfter  = 15 * time.Second // a wiped broker's vote moves after about 10 s
+	mostSkew     = 2 * time.Second
 )
 
 // clusterPage has the runbook of each finding about a cluster.

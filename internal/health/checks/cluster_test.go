@@ -31,7 +31,8 @@ func TestMembership(t *testing.T) {
 		{"no cluster", Facts{Serving: true}, nil},
 		{"healthy", member(), nil},
 		{"a connection ended just now", member(func(c *view.Cluster) { c.NoLease = 300 * time.Millisecond }), nil},
-		{"no answers", member(func(c *view.Cluster) { c.NoLease = time.Second }),
+		{"another metadata leader is elected", member(func(c *view.Cluster) { c.NoLease = 2 * time.Second }), nil},
+		{"no answers", member(func(c *view.Cluster) { c.NoLease = noLeaseAfter }),
 			[]string{"bad this broker: the controller does not confirm its heartbeats, so other brokers take over"}},
 		{"no leader", member(func(c *view.Cluster) { c.NoLease, c.Quorum.NoLeader = time.Minute, time.Minute }),
 			[]string{"because the cluster has no metadata leader"}},
@@ -45,7 +46,7 @@ func TestMembership(t *testing.T) {
 		{"metadata stand still for a moment", member(func(c *view.Cluster) { c.Stale = 4 * time.Second }), nil},
 		{"metadata stand still, and the lease lasts", member(func(c *view.Cluster) { c.Stale = 5 * time.Second }),
 			[]string{"warn this broker: its metadata stand still: it has not applied changes that the controller made 5s ago, and shows"}},
-		{"metadata stand still, not fenced yet", member(func(c *view.Cluster) { c.NoLease, c.Stale = time.Second, 4*time.Second }),
+		{"metadata stand still, not fenced yet", member(func(c *view.Cluster) { c.NoLease, c.Stale = noLeaseAfter, 4*time.Second }),
 			[]string{"bad this broker: its metadata stand still"}},
 	})
 }
@@ -67,7 +68,7 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 		want bool
 	}{
 		{"healthy", member(), true},
-		{"no lease", member(func(c *view.Cluster) { c.NoLease = time.Second }), false},
+		{"no lease", member(func(c *view.Cluster) { c.NoLease = noLeaseAfter }), false},
 		{"fenced", member(func(c *view.Cluster) { c.State = "fenced" }), false},
 		{"no metadata leader, lease not over", member(func(c *view.Cluster) { c.Quorum.NoLeader = time.Minute }), true},
 		{"another broker fenced", member(func(c *view.Cluster) {
@@ -81,7 +82,7 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 			t.Errorf("%s: ready %v", x.name, !x.want)
 		}
 	}
-	starting := member(func(c *view.Cluster) { c.NoLease = time.Second })
+	starting := member(func(c *view.Cluster) { c.NoLease = noLeaseAfter })
 	starting.Serving = false
 	if found, _ := findingsOf(t, health.CheckMembership, starting); len(found) > 0 {
 		t.Errorf("a broker that starts has %q", found)
