@@ -192,7 +192,8 @@ func (b *Broker) openLogins(ctx context.Context, r *components) error {
 // openHandlers starts the applier.
 func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	opt := replica.Options{
-		Self: r.conf.NodeID, Storage: r.storage, Cluster: r.control, Logger: b.log.Named("replica"),
+		Self: r.conf.NodeID, Storage: r.storage, DirPaths: r.data.Paths(r.storage.Dirs()), Cluster: r.control,
+		Logger: b.log.Named("replica"),
 		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return r.settings.Of(img, t).Log },
 		MinISR: r.settings.MinISR,
 	}

@@ -27,9 +27,9 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 	failed := m.FailedDirs()
 	if found != nil {
 		if at := found.Dir(); dir != [16]byte{} && dir != at.ID() && dir != found.MovedFrom() && (m.needed(w) || len(failed) > 0) {
-			return fmt.Errorf("%w: the log of %s is in %s, but it was made in log directory %x: "+
-				"one of them is a copy; remove the log in %s and put directory %x back, or delete the topic",
-				ErrOffline, w, at.Path(), dir, at.Path(), dir)
+			return fmt.Errorf("%w: the log of %s is in %s, but it was made in %s: "+
+				"one of them is a copy; remove the log in %s and put that directory back, or delete the topic",
+				ErrOffline, w, at.Path(), m.named(dir), at.Path())
 		}
 		return nil
 	}
@@ -40,19 +40,27 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 	}
 	switch {
 	case dir != [16]byte{} && len(failed) > 0:
-		return fmt.Errorf("%w: the log of %s is missing from log directory %x, which may be the one that could not be opened: %w",
-			ErrOffline, w, dir, failed[0])
+		return fmt.Errorf("%w: the log of %s is missing from %s, which may be the one that could not be opened: %w",
+			ErrOffline, w, m.named(dir), failed[0])
 	case dir != [16]byte{} && m.needed(w):
 		last := "put the directory back"
 		if len(w.topic.Partitions.At(w.partition).Replicas) > 1 {
 			last = "put the directory back; if that is impossible, chronikctl topic elect --unclean elects another replica without its records"
 		}
-		return fmt.Errorf("%w: the log of %s is missing from log directory %x; %s", ErrOffline, w, dir, last)
+		return fmt.Errorf("%w: the log of %s is missing from %s; %s", ErrOffline, w, m.named(dir), last)
 	case first && len(failed) > 0:
 		return fmt.Errorf("%w: the log of %s may be in a log directory that could not be opened: %w", ErrOffline, w, failed[0])
 	default:
 		return nil
 	}
+}
+
+// named returns how messages name a log directory of this broker that is not there.
+func (m *Manager) named(dir [16]byte) string {
+	if at := m.opt.DirPaths[dir]; at != "" {
+		return fmt.Sprintf("log directory %x of broker %d, last in %s", dir, m.opt.Self, at)
+	}
+	return fmt.Sprintf("log directory %x of broker %d, whose path is not known", dir, m.opt.Self)
 }
 
 // needed reports whether the loss of this broker's log would be the loss of committed records.

@@ -200,3 +200,16 @@ func TestTheNewLogOfAReplicaInAnotherDirectoryIsUsed(t *testing.T) {
 		t.Errorf("recorded is %x, the log is in %x", dir, at)
 	}
 }
+
+// A directory that is not there is named by its last path, if that is known.
+func TestAMissingDirectoryHasAPath(t *testing.T) {
+	m := &Manager{opt: Options{Self: 2, DirPaths: map[[16]byte]string{{1}: "/disk1"}}}
+	for id, want := range map[[16]byte]string{
+		{1}: "log directory 01000000000000000000000000000000 of broker 2, last in /disk1",
+		{2}: "log directory 02000000000000000000000000000000 of broker 2, whose path is not known",
+	} {
+		if got := m.named(id); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -40,8 +40,10 @@ type Options struct {
 	Incarnation [16]byte
 
 	Storage *storage.Manager
-	Cluster Cluster
-	Logger  *zap.Logger
+	// DirPaths are the last known paths of the log directories that this broker has had, by id.
+	DirPaths map[[16]byte]string
+	Cluster  Cluster
+	Logger   *zap.Logger
 	// Config returns the configuration of a topic's logs under an image. It must not block.
 	Config func(*metadata.Image, *metadata.Topic) storage.Config
 

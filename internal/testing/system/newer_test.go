@@ -60,6 +60,7 @@ var unversioned = map[string]string{
 	"d/?/*/*.timeindex":        "a cache: one that cannot be read is made again from the segment",
 	"d/?/*/partition.metadata": "Kafka's; a start does not read it, but a repair does",
 	"d/?/*/chronik.move":       "a log that moved from another directory, which the checkpoint knows",
+	"d/log-dirs":               "for messages only: without it directories that are not there have no path",
 	"d/?/chronik.high":         "a cache: without it high watermarks are those of the checkpoint",
 	"d/?/chronik.scrub":        "a cache: without it reading begins again",
 	"d/?/checkpoint.copy/*":    "a copy that a start does not read",
