@@ -75,8 +75,9 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 			[]string{"note broker 3: it is starting; it reports: recovering logs, logs: 3 of 9"}},
 		{"not in sync", hearing(member(behind), 0, time.Hour, &health.Report{}),
 			[]string{"warn broker 3: it is active, and not all of its replicas are in sync; it is not in sync in 2 partitions"}},
-		{"not in sync, and without a log there, with others", hearing(member(behind), 0, time.Hour, &health.Report{Findings: []health.Finding{
-			{Check: "partition", Severity: health.Bad, Subject: "partitions in /d", Problem: "2 partitions (orders-1, x-0) can be neither"}}}),
+		{"not in sync, and without a log there, with others", hearing(member(behind), 0, time.Hour, &health.Report{
+			Findings: []health.Finding{{Check: "partition", Severity: health.Bad, Subject: "partitions in /d",
+				Problem: "2 partitions (orders-1, x-0) can be neither"}}}),
 			[]string{"; it reports faults of its own logs of 1 partition (orders-1), to which it may copy nothing"}},
 		{"not in sync, and offline there", hearing(member(behind), 0, time.Hour, offline),
 			[]string{"; it reports faults of its own logs of 1 partition (orders-1), to which it may copy nothing"}},
