@@ -63,7 +63,7 @@ RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/ ./
 	./internal/replica/progress/ ./internal/replica/stream/ ./internal/controller/ ./internal/controller/election/ ./internal/testing/sim/ \
 	./internal/coordinator/txn/ ./internal/coordinator/group/ ./internal/coordinator/sharestate/ \
 	./internal/sharegroup/window/ ./internal/shareleader/ ./internal/shareleader/deadletter/ \
-	./internal/archive/upload/ ./internal/archive/writer/
+	./internal/archive/tier/ ./internal/archive/tierread/ ./internal/archive/upload/ ./internal/archive/writer/
 
 .PHONY: test
 test: ## all tests that need nothing but Go
@@ -123,7 +123,7 @@ chaos: build ## for CHAOS, 20 consumers of both protocols join, leave, crash and
 .PHONY: cluster-torture
 cluster-torture: build ## ROUNDS faults (default 100) of three brokers under load: processes, networks, disks, losses of power (SEED=n FAULT=text)
 	scripts/skewed.sh $(CURDIR)/$(BIN)/chronikd-skewed
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|AWitnessUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_SKEWED=$(CURDIR)/$(BIN)/chronikd-skewed CHRONIK_CLUSTER_ROUNDS=$(ROUNDS) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 6h -v -run '^Test(ClusterUnderFaults|AWitnessUnderFaults|TieredRecordsUnderFaults|PartitionsMoveUnderLoad|ThreeVotersGrowToFive|MetadataAreRestoredFromACopy)$$' ./internal/testing/system/
 
 .PHONY: snapshot-torture
 snapshot-torture: build ## ROUNDS snapshots (default 100) of three brokers that are killed while money moves; each is restored, and clients and a group continue

@@ -134,8 +134,8 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 		{[]any{"retention.ms", set, "-2"}, "INVALID_CONFIG: Invalid value -2 for configuration retention.ms: Value must be at least -1"},
 		{[]any{"min.compaction.lag.ms", set, "10", "max.compaction.lag.ms", set, "9"},
 			"INVALID_CONFIG: conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"},
-		{[]any{"local.retention.ms", set, "10"},
-			"INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
+		{[]any{"remote.storage.enable", set, "true"},
+			"INVALID_CONFIG: Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage. Set archive.url on all brokers first; see docs/tiered-storage.md"},
 	} {
 		req := incremental(topicType, "t", c.ops...)
 		req.ValidateOnly = true

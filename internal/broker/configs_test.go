@@ -163,7 +163,8 @@ func TestDescribeConfigsGivesWhatIsAskedFor(t *testing.T) {
 			}
 			for _, c := range all.Configs {
 				// As in Kafka, some have no setting of a broker behind them.
-				alone := strings.HasSuffix(c.Name, ".throttled.replicas") || strings.HasPrefix(c.Name, "errors.deadletterqueue.")
+				alone := strings.HasSuffix(c.Name, ".throttled.replicas") || strings.HasPrefix(c.Name, "errors.deadletterqueue.") ||
+					strings.HasPrefix(c.Name, "remote.")
 				plain := v >= 3 && (c.Documentation == nil || *c.Documentation == "" || c.ConfigType == 0)
 				if (len(c.ConfigSynonyms) == 0) != alone || plain {
 					t.Errorf("version %d: %+v", v, c)

@@ -44,6 +44,7 @@ var codes = []struct {
 	{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
 	{replica.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
 	{replica.ErrPolicy, kerr.PolicyViolation},
+	{replica.ErrTier, kerr.KafkaStorageError},
 	{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 	{storage.ErrCorrupt, kerr.CorruptMessage},
 	// A closed log was deleted, or its broker is stopping: clients look for the leader again.

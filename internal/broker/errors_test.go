@@ -69,7 +69,7 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"replica.ErrTimedOut":                     replica.ErrTimedOut, "replica.ErrOffsetNotAvailable": replica.ErrOffsetNotAvailable,
 		"replica.ErrPolicy": replica.ErrPolicy, "replica.ErrDeleted": replica.ErrDeleted,
 		"storage.ErrOffsetOutOfRange": storage.ErrOffsetOutOfRange, "storage.ErrFailed": storage.ErrFailed,
-		"storage.ErrLowSpace": storage.ErrLowSpace, "storage.ErrMoving": storage.ErrMoving,
+		"storage.ErrLowSpace": storage.ErrLowSpace, "storage.ErrMoving": storage.ErrMoving, "replica.ErrTier": replica.ErrTier,
 		"storage.ErrCorrupt": storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed,
 		"storage.ErrFencedEpoch":            storage.ErrFencedEpoch,
 		"storage.ErrOutOfOrderSequence":     storage.ErrOutOfOrderSequence,

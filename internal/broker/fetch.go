@@ -131,6 +131,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 		return
 	}
 	op.follower = claimedReplica(req) >= 0
+	op.slow.Empty = true
 	rack := req.Rack
 	if r.Listener.Forward {
 		rack = "" // its address is not that of a replica nearby

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -57,7 +58,7 @@ func (p *fetchPartition) topicRef() topicRef { return p.partitionRequest.topic }
 
 func (rd *fetchRead) request(p *fetchPartition) replica.ReadRequest {
 	return replica.ReadRequest{Offset: p.offset, Committed: rd.committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch,
-		AnyReplica: rd.anyReplica && !p.led, Lend: rd.lend, LendOnly: rd.lend && rd.held == 0}
+		AnyReplica: rd.anyReplica && !p.led, Lend: rd.lend, LendOnly: rd.lend && rd.held == 0, Slow: &rd.slow}
 }
 
 // fetchRead is the reading part of a fetch: it resolves the partitions, checks how many bytes they
@@ -78,6 +79,7 @@ type fetchRead struct {
 	holder     bufpool.Holder[netip.Prefix]
 	waits      []int32 // part of each key that find returned
 	seen       map[memberKey]int32
+	slow       replica.SlowReads // of the answer
 }
 
 // fewParts is up to how many parts are compared with each other; beyond it a map is used.
@@ -267,6 +269,7 @@ func (rd *fetchRead) read(others readers) bool {
 // too little it returns false and holds nothing, and n is what to await. memory: it must not read
 // the disk, and returns false, too, if it would have to.
 func (rd *fetchRead) readFree(n *answerNeed, memory bool) bool {
+	rd.slow.Until = time.Time{}
 	for {
 		switch {
 		case rd.held > 0, rd.take(n.most, n.least):
@@ -386,7 +389,7 @@ func (rd *fetchRead) reset() {
 	if cap(rd.parts) > maxKeptFetch {
 		rd.parts, rd.waits, rd.seen = nil, nil, nil
 	}
-	rd.parts, rd.found, rd.may = rd.parts[:0], 0, rights{}
+	rd.parts, rd.found, rd.may, rd.slow = rd.parts[:0], 0, rights{}, replica.SlowReads{}
 }
 
 // shrink drops the parts of a large request except for the records that are being sent, which the

@@ -106,12 +106,20 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 	}
 	result, err := s.Write(ctx, restore.Options{
 		FS: c.fileSystem(), Dirs: datadir.New(c.fileSystem(), cfg, conf, log), Node: conf.NodeID, Log: log,
+		Tiered:  sameStore(conf.Archive.URL, at),
 		Configs: resolve.Registry(cfg.Durability), Static: resolve.Static(cfg),
 	}, &done)
 	if end(); err != nil {
 		return interrupted(ctx, err)
 	}
 	return cmp.Or(c.restored(s, result, begin), c.offline(result))
+}
+
+// sameStore reports whether two values of archive.url are one store.
+func sameStore(a, b string) bool {
+	x, err := configdef.ParseArchiveURL(a)
+	y, errB := configdef.ParseArchiveURL(b)
+	return err == nil && errB == nil && x == y
 }
 
 // interrupted explains an error of a restore that a signal ended.
@@ -124,6 +132,9 @@ func interrupted(ctx context.Context, err error) error {
 
 // restored prints what was restored and how it differs from the original.
 func (c *commandLine) restored(s *restore.Snapshot, r *restore.Result, begin time.Time) error {
+	if r.Tiered > 0 {
+		fmt.Fprintf(c.Out, "%d bytes of old records stay in the store, copied for this cluster\n", r.Tiered)
+	}
 	_, err := fmt.Fprintf(c.Out, "restored as the cluster %s in %s: %s, %s, %d bytes, %s, %s\n"+
 		"what happened after %s did not happen here:\n"+
 		"- users, ACLs, quotas and configs are those of the snapshot: what was removed or restricted since is back\n"+

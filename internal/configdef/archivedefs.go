@@ -28,7 +28,7 @@ type Archive struct {
 func archiveDefs() []*Def {
 	return []*Def{
 		brokerDef("archive.url", String, "",
-			"Where snapshots of the cluster are stored, the same on all brokers: s3://BUCKET/PREFIX, or file:///DIRECTORY for a directory that all "+
+			"Where snapshots of the cluster, and records of topics with remote.storage.enable, are stored; the same on all brokers: s3://BUCKET/PREFIX, or file:///DIRECTORY for a directory that all "+
 				"brokers share. It must not be on the disks of the log directories.",
 			importance(High), noDefault, bounded("s3://BUCKET/PREFIX or file:///DIRECTORY", archiveURL)),
 		brokerDef("archive.endpoint", String, "",

@@ -38,6 +38,7 @@ type Broker struct {
 	Cleaning     Cleaning
 	Cluster      Cluster
 	Archive      Archive
+	Tiers        Tiers
 }
 
 // Cleaning has the settings of retention, compaction and the reading of sealed segments, for all
@@ -115,6 +116,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		Cleaning:                 f.cleaning(),
 		Cluster:                  f.cluster(),
 		Archive:                  f.archive(),
+		Tiers:                    f.tiers(),
 	}
 	return b, f.err
 }

@@ -23,6 +23,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, cleaningDefs()...)
 	defs = append(defs, clusterDefs()...)
 	defs = append(defs, archiveDefs()...)
+	defs = append(defs, brokerTierDefs()...)
 	defs = append(defs,
 		brokerDef("producer.id.expiration.ms", Int, "86400000",
 			"The number of milliseconds without a batch after which a partition forgets a producer that has no open transaction.",

@@ -111,7 +111,7 @@ func cleaningDefs() []*Def {
 				"It reads little at a time while clients use the disk. -1 means that it reads none.", dynamic(), atLeast(-1)),
 		brokerDef(DiskMinFree, Long, "-1",
 			"The minimum free space of a log directory's file system in bytes; with less, the broker refuses clients' records. 0 means that it never refuses them, "+
-				"-1 means 5 % of the file system, but at least 256 MiB and at most 1 GiB; it is never more than a quarter of the file system.",
+				"-1 means 5 % of the file system, but at least 256 MiB and at most 1 GiB. It is never more than a quarter of the file system.",
 			importance(High), dynamic(), atLeast(-1)),
 	}
 }

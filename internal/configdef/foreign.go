@@ -27,7 +27,7 @@ kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.che
 listener.security.protocol.map
 log.dir log.dir.failure.timeout.ms
 log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
-log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
+log.initial.task.delay.ms
 max.request.partition.size.limit metadata.log.dir metadata.log.max.record.bytes.between.snapshots
 metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
 metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples metrics.recording.level
@@ -35,13 +35,13 @@ metrics.sample.window.ms num.io.threads num.network.threads num.recovery.threads
 num.replica.alter.log.dirs.threads num.replica.fetchers offsets.commit.timeout.ms offsets.load.buffer.size
 offsets.topic.compression.codec principal.builder.class process.roles producer.id.expiration.check.interval.ms
 producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests quota.window.num
-quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+quota.window.size.seconds
 remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
 remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
 remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
 remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
 remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
-remote.log.manager.follower.thread.pool.size remote.log.manager.task.interval.ms
+remote.log.manager.follower.thread.pool.size
 remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
 remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
 remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
@@ -95,22 +95,6 @@ reserved.broker.max.id super.users zookeeper.clientCnxnSocket zookeeper.connect
 zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.session.timeout.ms
 zookeeper.set.acl zookeeper.ssl.client.enable
 `
-
-// foreignTopicDefs are the other topic configs of Apache Kafka 4.3, with type and bounds. Values
-// that Kafka would refuse are refused in its words, all others because chronik does not use the
-// config.
-func foreignTopicDefs() []*Def {
-	foreign := func(name string, t Type, opts ...option) *Def {
-		return topicDef(name, t, "", "", append(opts, noDefault, unsupported)...)
-	}
-	return []*Def{
-		foreign("local.retention.bytes", Long, atLeast(-2)),
-		foreign("local.retention.ms", Long, atLeast(-2)),
-		foreign("remote.log.copy.disable", Boolean),
-		foreign("remote.log.delete.on.disable", Boolean),
-		foreign("remote.storage.enable", Boolean),
-	}
-}
 
 // foreignGroupDefs are Apache Kafka 4.3's other configs of single groups.
 func foreignGroupDefs() []*Def {

@@ -146,11 +146,6 @@ func TestUnsupportedConfigsAreRefusedByName(t *testing.T) {
 	} {
 		wantMsg(t, registry().CheckTopic(map[string]string{c.name: c.value}), c.want)
 	}
-	samples := map[Type]string{Long: "1", Int: "1", Boolean: "false", Double: "0.5", List: "0:1"}
-	for _, d := range foreignTopicDefs() {
-		wantMsg(t, registry().CheckTopic(map[string]string{d.Name: samples[d.Type]}),
-			"Topic config "+d.Name+" exists in Kafka, but this version of chronik does not support it; "+Remedy(d.Name))
-	}
 }
 
 // An unknown name is reported before a bad value, whatever their order.
@@ -238,6 +233,8 @@ func TestDefaultsMatchKafka(t *testing.T) {
 		"min.cleanable.dirty.ratio": "DOUBLE 0.5", "min.compaction.lag.ms": "LONG 0", "retention.bytes": "LONG -1",
 		"flush.messages": "LONG 9223372036854775807", "flush.ms": "LONG 9223372036854775807",
 		"retention.ms": "LONG 604800000", "unclean.leader.election.enable": "BOOLEAN false",
+		"remote.storage.enable": "BOOLEAN false", "local.retention.ms": "LONG -2", "local.retention.bytes": "LONG -2",
+		"remote.log.copy.disable": "BOOLEAN false", "remote.log.delete.on.disable": "BOOLEAN false",
 		"errors.deadletterqueue.group.enable":   "BOOLEAN false", // of Kafka 4.4
 		"leader.replication.throttled.replicas": "LIST ", "follower.replication.throttled.replicas": "LIST ",
 	}
@@ -361,7 +358,7 @@ func TestDoublesAreWrittenAsInJava(t *testing.T) {
 func TestEveryRemedyHasAName(t *testing.T) {
 	r := registry()
 	used := make(map[string]bool)
-	for _, name := range slices.Concat(r.ForeignBrokers(), r.ForeignTopics(), r.ForeignGroups()) {
+	for _, name := range slices.Concat(r.ForeignBrokers(), r.ForeignGroups()) {
 		used[Remedy(name)] = true
 		if r.Broker(name) != nil || r.Topic(name) != nil && r.Topic(name).Supported {
 			t.Errorf("%s is both used and refused", name)

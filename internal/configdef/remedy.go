@@ -48,7 +48,7 @@ func remedies() []remedy {
 		{[]string{"transaction.", "add.partitions.to.txn."}, "leave it out: transactions have no such setting"},
 		{[]string{"group.share.assignors"}, "leave it out: share groups have one assignor, simple"},
 		{[]string{"group.share.", "share."}, "leave it out: share groups have no such setting"},
-		{[]string{"remote.", "log.local.", "local."}, "leave it out: there is no tiered storage"},
+		{[]string{"remote."}, "leave it out: archive.url is where old records go, and archive.cache.bytes is for reading them; see docs/tiered-storage.md"},
 		{[]string{"quota.", "client.quota."},
 			"leave it out: quotas are set with chronikctl quota, have no windows and apply at once; see docs/quotas.md"},
 		{[]string{"queued."}, "leave it out: produce.profile bounds the waiting requests"},

@@ -157,6 +157,8 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 		"unclean.leader.election.enable": "true", "flush.messages": "5", "flush.ms": "5",
 		"segment.bytes": "2000000", "internal.segment.bytes": "3000000", "segment.ms": "5", "segment.index.bytes": "50",
 		"index.interval.bytes": "50", "preallocate": "true",
+		"remote.storage.enable": "true", "local.retention.ms": "5", "local.retention.bytes": "5",
+		"remote.log.copy.disable": "true", "remote.log.delete.on.disable": "true",
 		"errors.deadletterqueue.group.enable":   "true",
 		"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "0:1",
 	}
@@ -165,6 +167,9 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 		without := map[string]string{}
 		if c := codec[d.Name]; c != "" {
 			without["compression.type"] = c
+		}
+		if strings.HasPrefix(d.Name, "local.retention.") {
+			without[RemoteEnable] = "true"
 		}
 		with := map[string]string{d.Name: other[d.Name]}
 		for k, v := range without {
@@ -184,7 +189,7 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 
 func TestEveryBrokerConfigIsRead(t *testing.T) {
 	r := registry()
-	special := map[string]string{"archive.url": "s3://b/x", "archive.endpoint": "https://b",
+	special := map[string]string{"archive.cache.bytes": "50000000", "archive.url": "s3://b/x", "archive.endpoint": "https://b",
 		"cluster.name": "home", "cluster.seeds": "a:1,b:2,c:3", "metadata.election.ms": "700",
 		"broker.session.timeout.ms":    "700",
 		"broker.heartbeat.interval.ms": "700",

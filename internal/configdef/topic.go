@@ -42,6 +42,15 @@ type Topic struct {
 	MinLag, MaxLag  time.Duration
 	DeleteRetention time.Duration // of records without a value
 
+	// Remote lets the object store have old records; NoCopies: it gets no more. Then the local
+	// disks keep what LocalRetention and LocalRetentionBytes say, which are those for all records
+	// or less.
+	Remote, NoCopies bool
+	// DropRemote: the records that only the object store has are to be deleted.
+	DropRemote          bool
+	LocalRetention      time.Duration // negative: forever
+	LocalRetentionBytes int64         // negative: no limit
+
 	// UncleanElection allows a replica that is not in sync to become leader if no other is left. It
 	// has no effect on a partition with one replica.
 	UncleanElection bool
@@ -98,6 +107,7 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 		t.SegmentBytes = int32(max(n, 1<<20))
 	}
 	f.cleanup(&t)
+	f.tier(&t)
 	switch t.Compression {
 	case "gzip", "lz4", "zstd":
 		t.CompressionLevel = int(f.value("compression." + t.Compression + ".level").n)

@@ -45,7 +45,7 @@ func topicDefs(p Profiles) []*Def {
 				"It has no effect on a partition with one replica.",
 			from("unclean.leader.election.enable")),
 	}, slices.Concat(topicDeadLetterDefs(), throttleDefs(),
-		flushDefs(), compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
+		flushDefs(), compressionDefs(), segmentDefs(), retentionDefs(), tierDefs(), compactionDefs())...)
 }
 
 // MinInsyncReplicas is the name of the topic and broker config whose default depends on the number

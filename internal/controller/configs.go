@@ -203,6 +203,9 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 		if err := checkFixedConfigs(res, before, after); err != nil {
 			return err
 		}
+		if err := c.checkRemote(res, before, after); err != nil {
+			return err
+		}
 		if validateOnly {
 			return nil
 		}

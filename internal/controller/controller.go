@@ -27,6 +27,8 @@ type Options struct {
 	ReplicationFactor int16
 	// Seeds is how many brokers form the cluster; see metadata.DefaultReplicas.
 	Seeds int
+	// HasArchive reports that this broker has an object store, so that topics may use it.
+	HasArchive bool
 	// Groups bounds the configs of consumer groups.
 	Groups configdef.Groups
 	// MinISR returns the effective min.insync.replicas of a partition; nil selects 1.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
@@ -79,6 +80,22 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 	txn.Delete = append(txn.Delete, kv.Key, metadata.NameKey(rec.Name), metadata.TopicConfigKey(id))
 	for i := range rec.Partitions {
 		txn.Delete = append(txn.Delete, metadata.PartitionKey(id, i))
+	}
+	tiers, _, err := c.opts.Store.Range(ctx, metadata.TierKeys(id))
+	if err != nil {
+		return err
+	}
+	configKV, err := c.get(ctx, metadata.TopicConfigKey(id))
+	if err != nil {
+		return err
+	}
+	configs, err := metadata.DecodeConfigs(configKV)
+	if _, remote := configs[configdef.RemoteEnable]; err != nil || !remote && len(tiers) == 0 {
+		return err
+	}
+	txn.If = append(txn.If, unchanged(configKV))
+	for i := range rec.Partitions { // also those that leaders add until the transaction
+		txn.Delete = append(txn.Delete, metadata.TierKey(metadata.TopicPartition{Topic: id, Partition: i}))
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func nameByte(b byte) bool {
 
 // fixedConfigs are configs that the durability of internal topics depends on: they keep committed
 // records, on disk, whichever broker leads.
-var fixedConfigs = []string{"cleanup.policy", configdef.DurabilityProfile, "unclean.leader.election.enable"}
+var fixedConfigs = []string{"cleanup.policy", configdef.DurabilityProfile, "unclean.leader.election.enable", configdef.RemoteEnable}
 
 // checkFixedConfigs refuses to change such a config of an internal topic.
 func checkFixedConfigs(res Resource, before, after map[string]string) error {

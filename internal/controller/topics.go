@@ -194,7 +194,10 @@ func (c *Controller) creationConfigs(given map[string]*string) (map[string]strin
 	if len(null) > 0 {
 		return nil, refuse(InvalidConfig, "Null value not supported for topic configs: %s", strings.Join(null, ","))
 	}
-	return configs, c.checkTopicConfigs(configs)
+	if err := c.checkTopicConfigs(configs); err != nil {
+		return nil, err
+	}
+	return configs, c.checkRemote(Resource{Type: TopicResource}, nil, configs)
 }
 
 // assign chooses the replicas of every partition.

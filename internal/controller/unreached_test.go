@@ -83,7 +83,7 @@ func TestAnUnreachedBrokerDoesNotLead(t *testing.T) {
 	w.want("reached again", "1@3 isr [1 3] elr []")
 }
 
-// The only replica in sync leads, although nobody reaches its broker: clients may.
+// The only replica in sync leads, although no other reaches its broker: clients may.
 func TestAnUnreachedBrokerLeadsIfNoOtherCan(t *testing.T) {
 	w := three(t)
 	w.topic(metadata.Partition{Leader: 1, LeaderEpoch: 4, Replicas: []int32{1, 2, 3}, ISR: []int32{1}, ELR: []int32{2, 3}})

@@ -54,8 +54,9 @@ type components struct {
 	storage  *storage.Manager
 	dirs     *observe.Dirs
 	// openPartitions
-	replicas     *replica.Manager
 	applier      *metadata.Applier
+	replicas     *replica.Manager
+	copies       *archiving.Copies
 	telemetry    *telemetry.Keeper
 	coordinators *coordinators.Coordinators
 	// openHandlers
@@ -201,8 +202,19 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	copies := r.member.NewStreams(cluster.StreamsOptions{Conf: &r.conf.Cluster.Replica, CopyRates: r.settings.CopyRates,
 		Partition: func(t [16]byte, p int32) (*replica.Partition, error) { return r.replicas.Partition(t, p) }})
 	r.member.streams, opt.RoleChanged = copies, copies.RoleChanged
-	r.replicas = replica.NewManager(opt)
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
+	reads, err := archiving.OpenReads(b.archive(r))
+	if err != nil {
+		return err
+	}
+	opt.Tier = replica.TierOptions{Reads: reads, ReadWait: r.conf.Tiers.FetchWait, LookupWait: r.conf.Tiers.LookupWait,
+		Alter: r.control.AlterTier, Applied: r.applier.WaitFor}
+	r.replicas = replica.NewManager(opt)
+	archive := b.archive(r)
+	archive.Replicas = r.replicas
+	if r.copies, err = archiving.NewCopies(archive, reads); err != nil {
+		return err
+	}
 	r.guard.Follow(r.applier)
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)
@@ -284,7 +296,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	r.logs = &observe.Logs{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Storage: r.storage,
-		Settings: r.settings}
+		Settings: r.settings, Copying: r.copies.Copying}
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, r.logs.Each); err != nil {
 		return err
 	}
@@ -320,10 +332,19 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 // openArchive starts what takes snapshots of the cluster. They are outside of the broker, also if
 // its data is in memory.
 func (b *Broker) openArchive(_ context.Context, r *components) error {
-	return archiving.Open(archiving.Options{
-		FS: vfs.OS(), Conf: &r.conf.Archive, Node: r.conf.NodeID, Version: b.version, Member: r.member.Cluster, Applier: r.applier,
-		Controller: r.control, Replicas: r.replicas, Registry: b.reg, Health: b.health, Push: b.stack.push, Log: b.log.Named("snapshots"),
-	})
+	o := b.archive(r)
+	o.Replicas = r.replicas
+	return archiving.Open(o, r.copies)
+}
+
+// archive returns the options of what uses the object store, without Replicas.
+func (b *Broker) archive(r *components) archiving.Options {
+	return archiving.Options{
+		FS: vfs.OS(), Conf: &r.conf.Archive, Tiers: &r.conf.Tiers, Node: r.conf.NodeID, Version: b.version, Member: r.member.Cluster,
+		Applier: r.applier, Controller: r.control, Registry: b.reg, Health: b.health, Push: b.stack.push,
+		Places: b.share.Of(share.Batches), Log: b.log.Named("archive"),
+		Topic: func(img *metadata.Image, t *metadata.Topic) *configdef.Topic { return &r.settings.Of(img, t).Conf },
+	}
 }
 
 // openServer prepares to accept connections. links is nil without other brokers.

@@ -277,6 +277,16 @@ func normal(text string) string {
 func faults() []fault {
 	return append(append(diskFaults(), clusterFaults()...), []fault{
 		{name: "archive-missing", set: []string{"archive.url=file:///not-mounted"}, checks: []string{"snapshots"}},
+		{name: "not-copied", checks: []string{"tier"}, plant: func(_ *testing.T, s *sick) {
+			at := time.Now().Add(-time.Hour)
+			s.health.Add(func(f *checks.Facts) {
+				for i := range int32(2) {
+					f.Uncopied = append(f.Uncopied, checks.TierFailure{Topic: "orders", Partition: i, Since: at,
+						Error: fmt.Sprintf("put an object of orders-%d: no route to host", i)})
+				}
+				f.Unread = append(f.Unread, checks.TierFailure{Topic: "orders", Since: at, Error: "object 17 is missing"})
+			})
+		}},
 		{name: "healthy"},
 		{name: "profile-weak", set: []string{"wal.profile=os"}},
 		{name: "topic-weak", plant: func(t *testing.T, s *sick) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -98,6 +99,7 @@ func (bounds) Truncated(int64)             {}
 func (bounds) StartMoved()                 {}
 func (b bounds) High() (int64, int32)      { return b.l.AckEnd(), 0 }
 func (b bounds) Stable() int64             { return b.l.AckEnd() }
+func (b bounds) Copied() int64             { return math.MaxInt64 }
 
 type sink chan *storage.Append
 

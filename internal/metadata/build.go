@@ -69,6 +69,7 @@ type builder struct {
 	acls    *shardsEdit[[16]byte, acl.Binding]
 	users   *shardsEdit[string, *User]
 	quotas  *shardsEdit[quota.Entity, Quota]
+	tiers   *shardsEdit[TopicPartition, *Tier]
 	tombs   map[[16]byte]*tombEdit
 	delta   Delta
 }
@@ -94,7 +95,7 @@ func newBuilder(prev *Image) *builder {
 		prev: prev, next: *prev, topics: map[[16]byte]*topicEdit{},
 		names: prev.topics.edit(), ids: prev.byID.edit(), deleted: prev.deleting.edit(),
 		groups: prev.groups.edit(), subs: prev.subscriptions.edit(), placed: prev.placed.edit(), acls: prev.acls.edit(),
-		users: prev.users.edit(), quotas: prev.quotas.edit(),
+		users: prev.users.edit(), quotas: prev.quotas.edit(), tiers: prev.tiers.edit(),
 		tombs: map[[16]byte]*tombEdit{},
 	}
 }
@@ -197,6 +198,8 @@ func (b *builder) put(kv KV) error {
 	case KindCollection:
 		_, err = DecodeCollection(kv)
 		b.next.collection, b.delta.Snapshots = kv.ModRevision, true
+	case KindTier:
+		err = b.putTier(TopicPartition{Topic: k.ID, Partition: k.Partition}, kv)
 	}
 	return err
 }
@@ -257,6 +260,8 @@ func (b *builder) remove(key string) error {
 	case KindMark:
 	case KindCollection:
 		b.next.collection, b.delta.Snapshots = 0, true
+	case KindTier:
+		b.removeTier(TopicPartition{Topic: k.ID, Partition: k.Partition})
 	}
 	return nil
 }
@@ -317,7 +322,7 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 	next.version, next.placed, next.acls = revision, b.placed.done(), b.acls.done()
 	next.users, next.quotas = b.users.done(), b.quotas.done()
 	next.topics, next.byID, next.deleting, next.groups = b.names.done(), b.ids.done(), b.deleted.done(), b.groups.done()
-	next.subscriptions = b.subs.done()
+	next.subscriptions, next.tiers = b.subs.done(), b.tiers.done()
 	if next.topics.len() != next.byID.len() {
 		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(),
 			next.topics.len())

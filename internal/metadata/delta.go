@@ -42,6 +42,8 @@ type Delta struct {
 	Quotas bool
 	// Snapshots is set if a snapshot was added, changed or removed, or a collection began.
 	Snapshots bool
+	// Tiers lists the partitions whose Tier was added, changed or removed, sorted.
+	Tiers []TopicPartition
 	// Brokers is set if a broker registered, changed or left.
 	Brokers bool
 	// Cluster is set if the cluster's own data changed.
@@ -65,7 +67,7 @@ func (d *Delta) Empty() bool {
 		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 && !d.Subscriptions &&
 		len(d.Placements) == 0 && len(d.Liveness) == 0 &&
 		len(d.ACLsAdded) == 0 && len(d.ACLsRemoved) == 0 && len(d.Users) == 0 && !d.Logins && !d.Quotas && !d.Snapshots &&
-		!d.Brokers && !d.Cluster
+		len(d.Tiers) == 0 && !d.Brokers && !d.Cluster
 }
 
 // sort puts the lists that the builder filled in the order of events into their own order. Topics
@@ -79,6 +81,7 @@ func (d *Delta) sort() {
 	slices.Sort(d.Liveness)
 	slices.Sort(d.Users)
 	sorts.Sort(d.Placements, compareBrokerTopics)
+	d.sortTiers()
 	d.sortACLs()
 }
 
@@ -115,6 +118,7 @@ func Diff(prev, next *Image) *Delta {
 	d.diffACLs(prev, next)
 	d.Users = slices.Sorted(changed(prev.users, next.users, func(p, n *User) bool { return p.Revision == n.Revision }))
 	d.Logins = !prev.logins.Salt.Equal(next.logins.Salt) || prev.logins.Bootstrapped != next.logins.Bootstrapped
+	d.Tiers = sorts.Sorted(changed(prev.tiers, next.tiers, sameTier), compareTopicPartitions)
 	d.Quotas = some(changed(prev.quotas, next.quotas, sameQuota))
 	d.Snapshots = prev.collection != next.collection || !slices.EqualFunc(prev.snapshots, next.snapshots, sameSnapshot)
 	return d

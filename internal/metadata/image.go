@@ -34,6 +34,7 @@ type Image struct {
 	quotas        shards[quota.Entity, Quota]
 	snapshots     []Snapshot // sorted by number
 	collection    int64      // revision of CollectionKey
+	tiers         shards[TopicPartition, *Tier]
 	// sorted is built on first use, and shared by images between which no topic was created or
 	// deleted.
 	sorted *sortedNames

@@ -40,6 +40,8 @@ import (
 //	                            16 hexadecimal digits
 //	/snapshots/<number>         Snapshot: a complete snapshot of the cluster; 20 digits
 //	/snapshot-mark              Mark: the last time at which all brokers were frozen for a snapshot
+//	/tiers/<id>/<n>             Tier: what the object store has of a partition's log; written by its
+//	                            leader only, and removed with the topic
 //	/collection                 Collection: when unused objects of snapshots were listed last; its
 //	                            revision decides which objects a snapshot may name
 const (
@@ -65,6 +67,7 @@ const (
 	UserPrefix         = "/users/"
 	QuotaPrefix        = "/quotas/"
 	SnapshotPrefix     = "/snapshots/"
+	TierPrefix         = "/tiers/"
 
 	defaultBroker = "default"
 )
@@ -101,6 +104,14 @@ func TopicKey(id [16]byte) string { return Key{Kind: KindTopic, ID: id}.String()
 func PartitionKey(id [16]byte, partition int32) string {
 	return Key{Kind: KindPartition, ID: id, Partition: partition}.String()
 }
+
+// TierKey returns the key of what the object store has of a partition's log.
+func TierKey(tp TopicPartition) string {
+	return Key{Kind: KindTier, ID: tp.Topic, Partition: tp.Partition}.String()
+}
+
+// TierKeys returns the prefix of the keys of a topic's TierKey.
+func TierKeys(topic [16]byte) string { return TierPrefix + FormatID(topic) + "/" }
 
 // TopicConfigKey returns the key of a topic's config overrides.
 func TopicConfigKey(id [16]byte) string { return Key{Kind: KindTopicConfig, ID: id}.String() }
@@ -161,6 +172,7 @@ const (
 	KindSnapshot
 	KindMark
 	KindCollection
+	KindTier
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
@@ -306,6 +318,7 @@ var families = [...]family{
 	KindSnapshot:       {OfObjects, SnapshotPrefix, []part{numberPart}},
 	KindMark:           {OfObjects, MarkKey, nil},
 	KindCollection:     {OfObjects, CollectionKey, nil},
+	KindTier:           {OfObjects, TierPrefix, []part{idPart, partitionPart}},
 }
 
 // String returns the text of a key.

@@ -42,7 +42,7 @@ const MaxShareVersion int16 = 1
 
 // MaxFeatureLevel is the highest feature level that this version of chronik supports. It refuses a
 // store with a higher level.
-const MaxFeatureLevel int32 = LedLevel
+const MaxFeatureLevel int32 = TierLevel
 
 // ShareLevel is the feature level from which on the cluster may have a level of share.version.
 const ShareLevel int32 = 2
@@ -54,6 +54,9 @@ const SnapshotLevel int32 = 3
 // LedLevel is the feature level from which on logs note the epochs in which they lead. Checkpoints
 // with a note are damaged to a version that does not support it.
 const LedLevel int32 = 4
+
+// TierLevel is the feature level from which on the metadata may name copies of old records.
+const TierLevel int32 = 5
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {

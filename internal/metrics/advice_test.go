@@ -186,6 +186,25 @@ func clusterAdvice() map[string]string {
 		nameSnapshotBytes:    "",
 		nameSnapshotUploaded: "",
 
+		nameTierPartitions: "",
+		nameTierFailing: "Not 0 for minutes: `chronikctl cluster health` says why. Local disks keep what is not copied, and fill up; " +
+			"see [tiered-storage.md](tiered-storage.md).",
+		nameTierSize: "",
+		nameTierLag: "Grows for hours: records arrive faster than they are copied. Raise `snapshot.bytes.per.second` if it is set, or " +
+			"find out why the store is slow.",
+		nameTierLagBytes: "Comes near the free space of the local disks: these keep such records whatever `local.retention.ms` and " +
+			"`local.retention.bytes` say.",
+		nameTierObjects:  "",
+		nameTierCopied:   "Its rate is 0 while the lag is not: nothing is copied.",
+		nameTierFailures: "Grows: see `chronik_tier_partitions_failing`.",
+		nameTierRead:     "Much more than consumers receive: the cache is too small for the number of consumers that read old records.",
+		nameTierReadFailures: "Grows: consumers of old records wait, or get KAFKA_STORAGE_ERROR. Check the store; a missing or damaged " +
+			"object is an error of the store.",
+		nameTierLookups: "The share of `miss` grows: raise `archive.cache.bytes`.",
+		nameTierCached:  "",
+		nameTierTransfers: "`waiting` is not 0 for long: eight transfers run, and the store is too slow for the consumers of old " +
+			"records.",
+
 		nameMetaTerm:    "Grows often: the metadata leader changes; its disk or the network between the brokers is too slow for `metadata.election.ms`.",
 		nameMetaCommit:  "Differs between brokers for long: one of them does not receive the metadata.",
 		nameMetaApplied: "Differs between brokers for long: one of them works with outdated metadata.",

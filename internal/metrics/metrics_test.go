@@ -72,6 +72,10 @@ func everything(t *testing.T) *prometheus.Registry {
 	must.OK(t, RegisterSnapshots(reg, func() (int, view.Snapshot) {
 		return 2, view.Snapshot{Number: 2, TimeMs: 1000, EndedMs: 2000, Bytes: 3, UploadedBytes: 4}
 	}))
+	must.OK(t, RegisterTier(reg, func() view.Tiering {
+		return view.Tiering{Partitions: 1, Failing: 1, Bytes: 2, Pending: 3, PendingBytes: 4, Objects: 5, Copied: 6, Failures: 7,
+			Reads: view.TierReads{Bytes: 8, Failures: 9, Hits: 10, Misses: 11, Running: 12, Waiting: 13, Cached: 14}}
+	}))
 	must.OK(t, RegisterForward(reg, func() []view.Forwarding {
 		return []view.Forwarding{{Broker: 3, Tunnels: 2, Passed: 9, Lost: 1, Refused: 4}}
 	}))

@@ -104,6 +104,21 @@ const (
 	nameSnapshotBytes    = "chronik_snapshot_bytes"
 	nameSnapshotUploaded = "chronik_snapshot_uploaded_bytes"
 
+	// Tiered storage
+	nameTierPartitions   = "chronik_tier_partitions"
+	nameTierFailing      = "chronik_tier_partitions_failing"
+	nameTierSize         = "chronik_tier_size_bytes"
+	nameTierLag          = "chronik_tier_lag_records"
+	nameTierLagBytes     = "chronik_tier_lag_bytes"
+	nameTierObjects      = "chronik_tier_copied_objects_total"
+	nameTierCopied       = "chronik_tier_copied_bytes_total"
+	nameTierFailures     = "chronik_tier_copy_failures_total"
+	nameTierRead         = "chronik_tier_read_bytes_total"
+	nameTierReadFailures = "chronik_tier_read_failures_total"
+	nameTierLookups      = "chronik_tier_cache_lookups_total"
+	nameTierCached       = "chronik_tier_cache_bytes"
+	nameTierTransfers    = "chronik_tier_transfers"
+
 	// Requests that are passed to other brokers
 	nameForwarded      = "chronik_forwarded_requests_total"
 	nameForwardTunnels = "chronik_forward_tunnels"

@@ -24,6 +24,9 @@ type Logs struct {
 	Replicas *replica.Manager
 	Storage  *storage.Manager
 	Settings *replica.TopicSettings
+	// Copying returns how far the copies of a partition to the object store are; nil: nothing
+	// copies.
+	Copying func(*replica.Partition) view.Copying
 
 	// refusing has since when logs have accepted no records. Only the Monitor's goroutine uses it.
 	refusing map[metadata.TopicPartition]time.Time
@@ -83,7 +86,8 @@ func (s *Logs) read(img *metadata.Image) *reading {
 }
 
 func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) view.Topic {
-	conf := &r.Settings.Of(r.img, t).Log
+	set := r.Settings.Of(r.img, t)
+	conf := &set.Log
 	sum := view.Topic{Name: t.Name, ID: metadata.FormatID(t.ID), Internal: t.Internal, Partitions: int(t.Partitions.Len()),
 		Profile: conf.Profile.Name, Weak: conf.Profile.Ack == durability.Written, Cleanup: cmp.Or(conf.Cleanup.Policy(), "none")}
 	var x view.Log
@@ -91,6 +95,9 @@ func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) view.Topic {
 		if slices.Contains(p.Replicas, r.Self) {
 			x = r.assigned(t, i, p)
 			x.TopicID = sum.ID
+			if x.Exists { // not the limits of the local disks
+				x.RetentionMs, x.RetentionBytes = milliseconds(set.Conf.Retention), max(set.Conf.RetentionBytes, -1)
+			}
 			sum.Add(&x)
 			yield(&x)
 		}
@@ -118,7 +125,9 @@ func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition
 	x.Replicated = len(p.Replicas) > 1
 	switch {
 	case err == nil:
-		x.HighWatermark = at.Ends().HighWatermark
+		e := at.Ends()
+		x.LogStart, x.HighWatermark = e.LogStart, e.HighWatermark
+		x.Tier = r.tier(at)
 	case creating(err, r.now):
 		x.Creating = true
 	default:
@@ -136,6 +145,30 @@ func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition
 		r.others(&x, tp, x.Copy != nil || l != nil && l.Flaw() != nil)
 	}
 	return x
+}
+
+// tier returns what the object store has of a partition, nil if nothing is to be there either.
+func (r *reading) tier(p *replica.Partition) *view.Tier {
+	t := p.Tier()
+	if t == nil && !p.Log().Config().Cleanup.Remote {
+		return nil
+	}
+	x := &view.Tier{}
+	if t != nil {
+		x.Start, x.End, x.Bytes = t.Start, t.End, t.Bytes
+	}
+	if leader, _ := p.Leader(); leader == r.Self && r.Copying != nil {
+		x.Copying = r.Copying(p)
+	}
+	return x
+}
+
+// milliseconds returns a limit as a config writes it, -1 for none.
+func milliseconds(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return d.Milliseconds()
 }
 
 // lostDir returns the directory of a log that is not there because of err: one that could not be
@@ -185,12 +218,10 @@ func stored(l *storage.Log) view.Log {
 	x := view.Log{
 		Exists: true, Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
 		Replicas: []int32{},
-		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
+		LogStart: ends.LogStart, LocalStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
 		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name,
-		CleanupPolicy: conf.Cleanup.Policy(), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
-	}
-	if conf.Cleanup.RetentionTime >= 0 {
-		x.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
+		CleanupPolicy: conf.Cleanup.Policy(), RetentionMs: milliseconds(conf.Cleanup.RetentionTime),
+		RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
 	}
 	if err := l.Offline(); err != nil {
 		x.Error, x.Offline, x.Reopens, x.Cause = Reason(err), true, l.Reopens(), cause(err, &x)

@@ -34,7 +34,34 @@ func TestEveryConfigOfATopicReachesItsLogs(t *testing.T) {
 		!c.Preallocate {
 		t.Errorf("%+v", c)
 	}
-	if v := reflect.ValueOf(c.Cleanup); v.NumField() != 11 {
-		t.Errorf("storage.Cleanup has %d fields, this test knows 11", v.NumField())
+	if v := reflect.ValueOf(c.Cleanup); v.NumField() != 12 {
+		t.Errorf("storage.Cleanup has %d fields, this test knows 12", v.NumField())
+	}
+}
+
+// With remote.storage.enable, local.retention.ms and .bytes count on the disks, and records that
+// are not copied stay. Without it, or without copies, retention.ms and .bytes count.
+func TestLocalRetentionReachesTheLogs(t *testing.T) {
+	profiles, err := durability.NewSet()
+	must(t, err)
+	reg := configdef.New(configdef.Options{Profiles: profiles})
+	for _, c := range []struct {
+		set         map[string]string
+		time, bytes int64
+		remote      bool
+	}{
+		{map[string]string{}, 11, 12, false},
+		{map[string]string{"remote.storage.enable": "true"}, 11, 12, true},
+		{map[string]string{"local.retention.ms": "3", "local.retention.bytes": "4"}, 11, 12, false},
+		{map[string]string{"local.retention.ms": "3", "local.retention.bytes": "4", "remote.storage.enable": "true"}, 3, 4, true},
+		{map[string]string{"remote.log.copy.disable": "true", "remote.storage.enable": "true"}, 11, 12, false},
+	} {
+		c.set["retention.ms"], c.set["retention.bytes"] = "11", "12"
+		resolved, err := reg.ResolveTopic(configdef.Layers{Topic: c.set})
+		must(t, err)
+		got := LogConfig(&resolved, false).Cleanup
+		if got.RetentionTime != time.Duration(c.time)*time.Millisecond || got.RetentionBytes != c.bytes || got.Remote != c.remote {
+			t.Errorf("%v: %v, %d bytes, remote %v", c.set, got.RetentionTime, got.RetentionBytes, got.Remote)
+		}
 	}
 }

@@ -52,10 +52,26 @@ func (m *Manager) DeleteRecords(ctx context.Context, list []Deletion) {
 			moves, at = append(moves, move), append(at, i)
 		}
 	}
+	led := make([]*Partition, len(moves))
+	for k := range moves {
+		led[k] = partitions[at[k]]
+	}
+	m.cutTiers(ctx, led, func(k int) int64 { return moves[k].To }, func(k int, err error) { list[at[k]].Err = err })
+	kept := 0
+	for k := range moves {
+		if list[at[k]].Err == nil {
+			moves[kept], at[kept], led[kept] = moves[k], at[k], led[k]
+			kept++
+		}
+	}
+	moves = moves[:kept]
 	m.opt.Storage.MoveStarts(moves)
 	for k := range moves {
-		d, p := &list[at[k]], partitions[at[k]]
-		d.Low, d.Err = p.deleted(ctx, &moves[k])
+		d := &list[at[k]]
+		if d.Low, d.Err = led[k].deleted(ctx, &moves[k]); d.Err == nil {
+			// The first copy of the partition may have begun meanwhile, and must not bring it back.
+			d.Err = m.cutTier(ctx, led[k], moves[k].To)
+		}
 	}
 }
 
@@ -123,7 +139,7 @@ func (p *Partition) lowestStart(own int64) (low int64, moved <-chan struct{}, er
 	}
 	p.lead.OwnLogStart(own)
 	if low = p.lead.MinLogStart(); low >= own && !p.frozen() {
-		return p.log.Ends().LogStart, nil, nil
+		return p.Ends().LogStart, nil, nil
 	}
 	if p.starts == nil {
 		p.starts = make(chan struct{})

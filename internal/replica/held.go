@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // holdTime is how long the logs stay as a freeze has cut them until Take is called.
@@ -26,6 +27,9 @@ type Held struct {
 
 // Log returns the log.
 func (h *Held) Log() *storage.Log { return h.p.log }
+
+// Known is Partition.Known.
+func (h *Held) Known() epochs.Cache { return h.p.Known() }
 
 // Void returns nil if the bytes that were read until now are those of the cut. Otherwise the error
 // matches ErrVoid. It must be called after the last read: records between the high watermark and

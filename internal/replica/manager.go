@@ -66,6 +66,8 @@ type Options struct {
 	LagTime, StallTime time.Duration
 	// SessionTime is that of the brokers' sessions. Required in a cluster.
 	SessionTime time.Duration
+	// Tier is needed if the metadata name copies of records.
+	Tier TierOptions
 	// Now returns the monotonic time since any origin; nil selects the time since NewManager.
 	Now func() time.Duration
 }
@@ -136,7 +138,7 @@ func NewManager(opt Options) *Manager {
 		damagedIn: map[metadata.TopicPartition]int32{},
 	}
 	m.env = environment{self: opt.Self, park: purgatory.New(), now: opt.Now, lease: opt.Lease, limits: opt.limits(),
-		roleChanged: opt.RoleChanged, unable: m.abilities.unable}
+		roleChanged: opt.RoleChanged, unable: m.abilities.unable, tier: opt.Tier}
 	if opt.Now == nil {
 		begin := time.Now()
 		m.env.now = func() time.Duration { return time.Since(begin) }
@@ -267,6 +269,7 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 	}
 	makes, err := m.reconcile(want, first, r)
 	m.review(prev, d, r)
+	m.followTiers(d)
 	m.configure(next, d)
 	m.queueDeletions(d, next, r) // before creations, which may reuse a name in a directory
 	m.assignDirs(makes, r)
@@ -365,6 +368,7 @@ func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) bool {
 	if x != nil {
 		p.found = max(p.found, x.led)
 	}
+	p.tier.Store(m.image.Tier(tp))
 	m.partitions[tp] = p
 	return true
 }
@@ -394,6 +398,18 @@ func (m *Manager) configure(img *metadata.Image, d *metadata.Delta) {
 	for _, c := range d.Changed {
 		if c.Config {
 			set(c.Next)
+		}
+	}
+}
+
+// followTiers has partitions know what the object store has of them.
+func (m *Manager) followTiers(d *metadata.Delta) {
+	for _, tp := range d.Tiers {
+		m.mu.RLock()
+		p := m.partitions[tp]
+		m.mu.RUnlock()
+		if p != nil {
+			p.setTier(m.image.Tier(tp))
 		}
 	}
 }

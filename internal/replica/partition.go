@@ -30,6 +30,7 @@ type environment struct {
 	// roleChanged is Options.RoleChanged.
 	roleChanged func(*Partition)
 	freezing    freezing
+	tier        TierOptions
 }
 
 // leaseLive reports whether no other broker can have been elected without this one's knowledge.
@@ -47,6 +48,8 @@ type Partition struct {
 	// watermark with an epoch in which it was not valid.
 	high      atomic.Int64
 	highEpoch atomic.Int32
+	// tier is what the object store has; see Tier.
+	tier atomic.Pointer[metadata.Tier]
 
 	mu sync.Mutex
 	// lead is the state of the leader in the current epoch, nil unless this broker leads.
@@ -105,6 +108,9 @@ func (p *Partition) setHigh(high int64, epoch int32) {
 // String returns topic-partition.
 func (p *Partition) String() string { return p.log.String() }
 
+// TopicPartition returns the partition's name in the metadata.
+func (p *Partition) TopicPartition() metadata.TopicPartition { return p.tp() }
+
 func (p *Partition) tp() metadata.TopicPartition {
 	return metadata.TopicPartition{Topic: p.id.Topic, Partition: p.id.Partition}
 }
@@ -112,9 +118,11 @@ func (p *Partition) tp() metadata.TopicPartition {
 // Log returns the partition's log.
 func (p *Partition) Log() *storage.Log { return p.log }
 
-// Ends are a partition's offsets: LogStart ≤ LastStable ≤ HighWatermark ≤ Ack ≤ LogEnd.
+// Ends are a partition's offsets:
+// LogStart ≤ LocalStart ≤ LastStable ≤ HighWatermark ≤ Ack ≤ LogEnd.
 type Ends struct {
 	LogStart      int64
+	LocalStart    int64 // only the object store has the records below it
 	LastStable    int64 // the end of read_committed reads
 	HighWatermark int64 // the end of other reads
 	Ack           int64 // the local log's acknowledgement end
@@ -136,8 +144,8 @@ func (p *Partition) Readable() (Ends, error) {
 func (p *Partition) endsOf(e storage.Ends) Ends {
 	high := p.high.Load()
 	ack := max(p.log.AckOf(e), high)
-	return Ends{LogStart: e.LogStart, LastStable: max(p.stable(high), e.LogStart), HighWatermark: max(high, e.LogStart), Ack: ack,
-		LogEnd: max(e.LogEnd, ack)}
+	return Ends{LogStart: p.startOf(e.LogStart), LocalStart: e.LogStart, LastStable: max(p.stable(high), e.LogStart),
+		HighWatermark: max(high, e.LogStart), Ack: ack, LogEnd: max(e.LogEnd, ack)}
 }
 
 // LeaderEpoch returns the epoch of the current role, -1 before the first.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
@@ -28,6 +29,18 @@ type ReadRequest struct {
 	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none. If the reader's
 	// log diverges from this one, the result has the point (KIP-595).
 	FetchedEpoch int32
+	// Slow is what the reads of one answer have in common that wait for the object store; nil: this
+	// read is one of its own.
+	Slow *SlowReads
+}
+
+// SlowReads bounds how long several reads wait for the object store together.
+type SlowReads struct {
+	// Until is when none waits any longer, zero until the first one has set it.
+	Until time.Time
+	// Empty: a read that has waited in vain has no records and no error, because the reader will
+	// ask again.
+	Empty bool
 }
 
 // ReadResult is the result of a read. Slice.Release must be called.
@@ -38,6 +51,7 @@ type ReadResult struct {
 	// from this one; -1 if it does not.
 	DivergingEpoch int32
 	DivergingEnd   int64
+	localStart     int64
 	// Aborted are the aborted transactions of which a reader of committed records must skip the
 	// records in Slice, in the order of their markers.
 	Aborted []txnindex.Entry
@@ -53,10 +67,26 @@ const MaxAborted = 64 << 10
 // leader's. It cannot know whether a later offset exists, so it answers ErrOffsetNotAvailable: the
 // reader would otherwise start again at the earliest or the latest offset.
 func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
-	res, limit, err := p.prepareRead(r)
-	if err != nil || res.DivergingEpoch >= 0 {
-		return res, err
+	for {
+		res, limit, err := p.prepareRead(r)
+		if err != nil || res.DivergingEpoch >= 0 {
+			return res, err
+		}
+		if r.Offset < p.log.Ends().LogStart {
+			ok, err := p.readTier(&r, &res, limit)
+			if ok {
+				return res, err
+			}
+			continue
+		}
+		if err = p.readLog(&r, &res, limit); !errors.Is(err, storage.ErrOffsetOutOfRange) || r.Offset >= p.log.Ends().LogStart {
+			return res, err
+		}
 	}
+}
+
+// readLog reads from the local log.
+func (p *Partition) readLog(r *ReadRequest, res *ReadResult, limit int64) (err error) {
 	read := p.log.Read
 	switch {
 	case r.LendOnly:
@@ -65,7 +95,7 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 		read = p.log.Lend
 	}
 	if res.Slice, err = read(r.Offset, limit, r.MaxBytes, r.AtLeastOne); err != nil {
-		return res, p.readError(err)
+		return p.readError(err)
 	}
 	if r.Committed {
 		// After the limit and the records, so that the list can only be too long.
@@ -75,7 +105,7 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 			res.Slice = storage.Slice{}
 		}
 	}
-	return res, err
+	return err
 }
 
 // readError returns the error of a failed read for a client. If bytes are damaged here and another
@@ -108,6 +138,9 @@ func (p *Partition) ReadMemory(r ReadRequest) (res ReadResult, ok bool, err erro
 	if err != nil || res.DivergingEpoch >= 0 {
 		return res, true, err
 	}
+	if r.Offset < res.localStart {
+		return res, false, nil
+	}
 	res.Slice, ok, err = p.log.ReadMemory(r.Offset, limit, r.MaxBytes, r.AtLeastOne)
 	if r.Committed && ok && err == nil {
 		if res.Aborted, ok, err = p.log.AbortedInMemory(r.Offset, &res.Slice, MaxAborted); !ok || err != nil {
@@ -133,7 +166,8 @@ func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
 func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err error) {
 	role := p.role.Load()
 	e, offline := p.Readable()
-	res = ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1}
+	res = ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1,
+		localStart: e.LocalStart}
 	if err := cmp.Or(p.mayRead(role, &r), offline); err != nil {
 		return res, 0, err
 	}
@@ -156,6 +190,10 @@ func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err
 			res.DivergingEpoch, res.DivergingEnd = epoch, end
 			return res, 0, nil
 		}
+	}
+	if r.Offset < e.LogStart && !role.leader && p.tiers() {
+		return res, 0, fmt.Errorf("read %s at %d, which begins at %d as far as this broker knows: %w", p, r.Offset, e.LogStart,
+			role.notLeader())
 	}
 	if r.Offset > e.LogEnd || r.Offset < e.LogStart {
 		return res, 0, fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", p.outOfRange(role), r.Offset, p, e.LogStart, e.LogEnd)
@@ -236,6 +274,10 @@ func (p *Partition) epochEnd(r *role, epoch int32) (int32, int64) {
 	if epoch == r.epoch {
 		return epoch, p.log.Ends().LogEnd
 	}
+	if t := p.tier.Load(); t != nil && len(t.Epochs) > 0 && epoch < p.log.EpochAt(p.log.Ends().LogStart) {
+		known := p.Known()
+		return known.End(epoch, p.log.Ends().LogEnd)
+	}
 	return p.log.EpochEnd(epoch)
 }
 
@@ -245,8 +287,8 @@ const (
 	Earliest      int64 = -2
 	MaxTimestamp  int64 = -3 // KIP-734
 	EarliestLocal int64 = -4 // KIP-405: the earliest in local storage
-	LatestTiered  int64 = -5 // KIP-1005: none, since there is no remote tier
-	EarliestToGo  int64 = -6 // KIP-1023: the earliest not in remote storage; none, as in Kafka without remote storage
+	LatestTiered  int64 = -5 // KIP-1005: the last that the object store has; none without any
+	EarliestToGo  int64 = -6 // KIP-1023: the earliest that the object store lacks; none if it gets none
 )
 
 // ListOffset returns the first record with a timestamp of at least ts, or the offset for a special
@@ -269,23 +311,33 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 			return none, fmt.Errorf("list offsets of %s: %w", p, ErrOffsetNotAvailable)
 		}
 		if ts == MaxTimestamp {
-			found, err := p.log.MaxTime(limit)
+			found, err := p.maxTime(limit)
 			if err != nil {
 				err = p.readError(err)
 			}
 			return found, err
 		}
 		return storage.Timestamp{Offset: limit, Time: -1, Epoch: r.epoch}, nil
-	case Earliest, EarliestLocal:
-		epoch := p.log.EpochAt(e.LogStart)
-		if epoch < 0 {
-			epoch = r.epoch
+	case Earliest:
+		return p.at(r, e.LogStart), nil
+	case EarliestLocal:
+		return p.at(r, e.LocalStart), nil
+	case LatestTiered:
+		if t := p.tier.Load(); t != nil && t.Start < t.End {
+			return p.at(r, t.End-1), nil
 		}
-		return storage.Timestamp{Offset: e.LogStart, Time: -1, Epoch: epoch}, nil
-	case LatestTiered, EarliestToGo:
+		return none, nil
+	case EarliestToGo:
+		t := p.tier.Load()
+		switch {
+		case !t.Empty():
+			return p.at(r, t.End), nil
+		case p.log.Config().Cleanup.Remote:
+			return p.at(r, e.LogStart), nil
+		}
 		return none, nil
 	}
-	found, err := p.log.FindTime(ts, limit)
+	found, err := p.findTime(ts, limit)
 	if err != nil {
 		return found, p.readError(err)
 	}
@@ -293,6 +345,16 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 		return none, fmt.Errorf("list offsets of %s: %w", p, ErrOffsetNotAvailable) // it may be above limit
 	}
 	return found, nil
+}
+
+// at returns an offset with its leader epoch.
+func (p *Partition) at(r *role, offset int64) storage.Timestamp {
+	known := p.Known()
+	epoch := known.At(offset)
+	if epoch < 0 {
+		epoch = r.epoch
+	}
+	return storage.Timestamp{Offset: offset, Time: -1, Epoch: epoch}
 }
 
 // EpochEnd returns the largest known epoch not above epoch, and the offset after its last record;
@@ -316,7 +378,7 @@ func (p *Partition) Epochs(currentEpoch int32) (epochs.Cache, error) {
 	if _, err := p.readable(r, currentEpoch); err != nil {
 		return epochs.Cache{}, err
 	}
-	known := p.log.Epochs()
+	known := p.Known()
 	err := p.current(r)
 	if last := known.Latest(); err == nil && last != r.epoch { // another role begins, or the log is ahead of the metadata
 		err = fmt.Errorf("%w: %d, that of the log is %d", ErrFencedEpoch, r.epoch, last)

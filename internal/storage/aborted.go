@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -49,18 +50,18 @@ func (l *Log) AbortedIn(offset int64, s *Slice, most int) ([]txnindex.Entry, err
 
 func (l *Log) abortedIn(offset int64, s *Slice, most int, h *Hold) ([]txnindex.Entry, error) {
 	for s.Size > 0 && l.unstable.aborted.Load() >= offset {
-		list, bad, err := l.aborted(offset, s.end(), l.segmentAborted, h)
+		list, bad, err := l.aborted(offset, s.Next(), l.segmentAborted, h)
 		switch {
 		case bad != nil && errors.Is(err, segment.ErrAborted):
 			err = l.rebuildAborted(bad)
 		case err == nil && s.Loan != nil && len(list) > most:
 			var read Slice
-			if read, err = l.Read(offset, s.end(), s.Size, true); err == nil {
+			if read, err = l.Read(offset, s.Next(), s.Size, true); err == nil {
 				s.Release()
 				*s = read
 			}
 		case err == nil:
-			return s.shorten(list, most), nil
+			return s.Shorten(list, most), nil
 		}
 		if err != nil && !errors.Is(err, segment.ErrReplaced) {
 			return nil, err
@@ -69,13 +70,39 @@ func (l *Log) abortedIn(offset int64, s *Slice, most int, h *Hold) ([]txnindex.E
 	return nil, nil
 }
 
+// AbortedAfter adds to list, which has the aborted transactions that a reader of s must know of
+// with markers below from, those with later markers. All of s is below from. Like AbortedIn it cuts
+// s if there are more than most, and may read the disk.
+func (l *Log) AbortedAfter(from int64, s *Slice, list []txnindex.Entry, most int) ([]txnindex.Entry, error) {
+	for l.unstable.aborted.Load() >= from {
+		more, bad, err := l.aborted(from, s.Next(), l.segmentAborted, nil)
+		switch {
+		case bad != nil && errors.Is(err, segment.ErrAborted):
+			err = l.rebuildAborted(bad)
+		case err == nil:
+			known := len(list) // the caller may know of later markers, too
+			for _, e := range more {
+				if !slices.ContainsFunc(list[:known], func(x txnindex.Entry) bool { return x.Last == e.Last }) {
+					list = append(list, e)
+				}
+			}
+			slices.SortFunc(list, func(a, b txnindex.Entry) int { return cmp.Compare(a.Last, b.Last) })
+			return s.Shorten(list, most), nil
+		}
+		if err != nil && !errors.Is(err, segment.ErrReplaced) {
+			return nil, err
+		}
+	}
+	return s.Shorten(list, most), nil
+}
+
 // AbortedInMemory is AbortedIn without disk access. It never blocks; ok is false if the disk would
 // be needed.
 func (l *Log) AbortedInMemory(offset int64, s *Slice, most int) (list []txnindex.Entry, ok bool, err error) {
 	if s.Size == 0 || l.unstable.aborted.Load() < offset {
 		return nil, true, nil
 	}
-	list, bad, err := l.aborted(offset, s.end(), func(seg *segment.Segment) ([]txnindex.Entry, error) {
+	list, bad, err := l.aborted(offset, s.Next(), func(seg *segment.Segment) ([]txnindex.Entry, error) {
 		entries, held := seg.AbortedMemory()
 		if !held {
 			return nil, segment.ErrAborted
@@ -88,7 +115,7 @@ func (l *Log) AbortedInMemory(offset int64, s *Slice, most int) (list []txnindex
 	case err != nil:
 		return nil, true, err
 	}
-	return s.shorten(list, most), true, nil
+	return s.Shorten(list, most), true, nil
 }
 
 // aborted returns the aborted transactions with records in [from, limit). read returns the index of
@@ -214,8 +241,8 @@ func (l *Log) buildAborted(segments []*segment.Segment) error {
 	return nil
 }
 
-// end returns the offset after the last batch.
-func (s *Slice) end() int64 {
+// Next returns the offset after the last batch. The slice must not be empty.
+func (s *Slice) Next() int64 {
 	if len(s.Parts) == 0 {
 		return s.Loan.Next()
 	}
@@ -223,9 +250,9 @@ func (s *Slice) end() int64 {
 	return end
 }
 
-// shorten cuts the slice so that a reader of it must know of at most most aborted transactions, and
+// Shorten cuts the slice so that a reader of it must know of at most most aborted transactions, and
 // returns those. The first batch stays: a log has fewer open transactions than that.
-func (s *Slice) shorten(list []txnindex.Entry, most int) []txnindex.Entry {
+func (s *Slice) Shorten(list []txnindex.Entry, most int) []txnindex.Entry {
 	if len(list) <= most {
 		return list
 	}

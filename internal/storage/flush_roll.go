@@ -30,11 +30,13 @@ func rolls(active *segment.Segment, limits segment.Limits, first *chunk, size in
 
 // rollDue reports whether the active segment must be rolled although appends do not fill it.
 // Compaction needs that because it skips the active segment. Retention by time needs it if the
-// segment's timestamps are not believable.
+// segment's timestamps are not believable, and if it removes only what was copied elsewhere: an
+// active segment may not be copied.
 func (l *Log) rollDue(now time.Time) bool {
 	cfg := l.cfg.Load()
 	compact := cfg.Cleanup.Compact && cfg.Cleanup.MaxLag > 0
-	if !compact && (!cfg.Cleanup.Delete || cfg.Cleanup.RetentionTime < 0) {
+	p := cfg.Cleanup.policy()
+	if !compact && (!p.Delete || p.Time < 0) {
 		return false
 	}
 	l.mu.RLock()
@@ -51,10 +53,9 @@ func (l *Log) rollDue(now time.Time) bool {
 	switch {
 	case !usable:
 		return false
-	case active == nil: // only compaction needs the chunks in a segment
-		return compact && !waits.IsZero() && now.Sub(waits) > cfg.Cleanup.MaxLag
+	case active == nil: // only these two need the chunks in a segment
+		return !waits.IsZero() && (compact && now.Sub(waits) > cfg.Cleanup.MaxLag || cfg.Cleanup.Remote && now.Sub(waits) > p.Time)
 	}
-	p := cfg.Cleanup.policy()
 	age := now.Sub(active.Begun())
 	if first, ok := active.First(); ok && first >= 0 && first <= now.UnixMilli() {
 		age = max(age, now.Sub(time.UnixMilli(first)))
@@ -62,11 +63,18 @@ func (l *Log) rollDue(now time.Time) bool {
 	if compact && age > cfg.Cleanup.MaxLag {
 		return true
 	}
-	if age.Milliseconds() <= active.RollMs(cfg.limits()) {
+	full := age.Milliseconds() > active.RollMs(cfg.limits())
+	if !full && !cfg.Cleanup.Remote {
 		return false
 	}
 	newest, err := active.Newest()
-	return err == nil && cfg.Cleanup.Delete && !p.Believable(now, newest)
+	if err != nil || !p.Delete {
+		return false
+	}
+	if !p.Believable(now, newest) {
+		return full
+	}
+	return cfg.Cleanup.Remote && p.Time >= 0 && now.Sub(time.UnixMilli(newest)) > p.Time
 }
 
 // roll seals the active segment and adds an empty one.

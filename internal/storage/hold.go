@@ -163,6 +163,24 @@ func (l *Log) Changes() int64 {
 	return l.changes
 }
 
+// SizeFrom returns how many bytes the log has from an offset on, at least: without those of the
+// segment that also has earlier records. It does not read the disk.
+func (l *Log) SizeFrom(offset int64) (n int64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range l.segments {
+		if s.Base() >= offset {
+			n += s.Size()
+		}
+	}
+	for _, c := range l.tail.chunks[l.tail.flushed:] {
+		if c.base >= offset {
+			n += int64(len(c.data))
+		}
+	}
+	return n
+}
+
 // SizeOf estimates the bytes of the batches in [from, end): it takes all offsets of the log for
 // equally large. It does not read the disk.
 func (l *Log) SizeOf(from, end int64) int64 {

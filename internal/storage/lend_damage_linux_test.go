@@ -33,8 +33,8 @@ func TestNoLoanExtendsBeyondItsSegment(t *testing.T) {
 	for range 3 {
 		for _, offset := range []int64{0, last.BaseOffset()} {
 			s, err := l.Lend(offset, math.MaxInt64, 1<<20, true)
-			if err == nil && s.Size > 0 && s.end() > end {
-				t.Errorf("a read at %d has batches up to %d of a segment that ends at %d (loan: %t)", offset, s.end(), end, s.Loan != nil)
+			if err == nil && s.Size > 0 && s.Next() > end {
+				t.Errorf("a read at %d has batches up to %d of a segment that ends at %d (loan: %t)", offset, s.Next(), end, s.Loan != nil)
 			}
 			s.Release()
 		}

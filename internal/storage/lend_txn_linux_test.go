@@ -18,7 +18,7 @@ func TestAbortedTransactionsOfALoan(t *testing.T) {
 	}
 	toFiles(t, l)
 	s, was := hold(t, l, 0)
-	r, err := l.Read(0, s.end(), len(was), true)
+	r, err := l.Read(0, s.Next(), len(was), true)
 	must(t, err)
 	defer r.Release()
 	want, err := l.AbortedIn(0, &r, math.MaxInt)

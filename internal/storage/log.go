@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,9 @@ type Cleanup struct {
 	// Tombstones is how long a tombstone stays after the first pass that found it to be the last
 	// record of its key (delete.retention.ms).
 	Tombstones time.Duration
+	// Remote: records are copied to the object store before retention may remove them, so that
+	// RetentionTime and RetentionBytes are about the local disks. See Observer.Copied.
+	Remote bool
 	// Internal marks a topic that the broker itself writes. Its records are still accepted when the
 	// disk has too little space for those of clients.
 	Internal bool
@@ -96,6 +100,9 @@ type Observer interface {
 	// offset of -1 means that it is not known yet. Retention removes nothing at or above it, and
 	// checkpoints store it (Log.RecoveredHigh). High may be called with Log.flushMu held.
 	High() (offset int64, epoch int32)
+	// Copied returns the end of the records that the object store has, too, if retention may remove
+	// only those: MaxInt64 if it may remove others.
+	Copied() int64
 	// Stable returns the last stable offset, at most High. Compaction removes nothing at or above
 	// it.
 	Stable() int64
@@ -194,6 +201,7 @@ func (noopObserver) Reverted(int64, error)       {}
 func (noopObserver) Truncated(int64)             {}
 func (noopObserver) StartMoved()                 {}
 func (noopObserver) High() (int64, int32)        { return -1, -1 }
+func (noopObserver) Copied() int64               { return math.MaxInt64 }
 func (noopObserver) Stable() int64               { return 0 }
 
 // Size returns the bytes of record batches in the log, both in segments and in memory.

@@ -111,6 +111,17 @@ func (s *stored) last() *segment.Segment {
 	return nil
 }
 
+// SealedEnd returns where the active segment begins, the log start if there is none: the segments
+// before it get no more records.
+func (l *Log) SealedEnd() int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if s := l.last(); s != nil {
+		return s.Base()
+	}
+	return l.logStart.Load()
+}
+
 // segmentAt returns the segment that would hold offset, nil if there is none, and the offset at
 // which the next segment or the data in memory begins.
 func (s *stored) segmentAt(offset int64) (seg *segment.Segment, next int64) {

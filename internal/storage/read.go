@@ -24,6 +24,12 @@ type Slice struct {
 	held   []*bufpool.Buffer
 }
 
+// Pooled returns a slice of whole batches, which are the first n bytes of a buffer. Its Release
+// releases the buffer.
+func Pooled(buf *bufpool.Buffer, n int) Slice {
+	return Slice{Parts: [][]byte{buf.Bytes()[:n:n]}, Size: n, held: []*bufpool.Buffer{buf}}
+}
+
 // Release releases the memory.
 func (s *Slice) Release() {
 	for _, b := range s.held {
@@ -125,7 +131,7 @@ func (l *Log) read(offset, limit int64, max int, atLeastOne bool, loans segment.
 // first.
 func (l *Log) readOn(s *Slice, seg *segment.Segment, limit int64, max, cuts int) {
 	for max > segment.PartBytes {
-		at, room := s.end(), max-s.Size
+		at, room := s.Next(), max-s.Size
 		if at >= limit || room < s.last() { // the next batch is probably as large
 			return
 		}

@@ -60,7 +60,7 @@ func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 	}
 	d.MoveStarts(moves)
 	for i := range moves {
-		if err := moves[i].Err; err != nil {
+		if err := moves[i].Err; err != nil && (!moves[i].Only.Is || moves[i].Only == moves[i].Log.presentRole()) {
 			d.logOnce(moves[i].Log, "retention could not move the start of a log; the next run tries again", err)
 		}
 	}
@@ -69,7 +69,8 @@ func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 
 // policy returns the part of the configuration that concerns retention.
 func (c *Cleanup) policy() cleaner.Policy {
-	return cleaner.Policy{Delete: c.Delete, Time: c.RetentionTime, Bytes: c.RetentionBytes, Ahead: c.TimestampAfter}
+	return cleaner.Policy{Delete: c.Delete || c.Remote, Time: c.RetentionTime, Bytes: c.RetentionBytes, Ahead: c.TimestampAfter,
+		Local: c.Remote}
 }
 
 // judge decides which parts of the log retention removes now. It opens no file if the segments know
@@ -77,7 +78,7 @@ func (c *Cleanup) policy() cleaner.Policy {
 // clock that is ahead on one broker must not delete what the other replicas keep. The caller reads
 // the role first and moves the start only in it.
 func (l *Log) judge(now time.Time, role Only, parts []cleaner.Part) (v cleaner.Verdict, start int64) {
-	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load()}
+	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load(), Copied: l.observer().Copied()}
 	if b.Stable = l.FirstUnstable(b.High); l.dir.opt.broken.has(retainOpen) {
 		b.Stable = b.High
 	}

@@ -27,6 +27,7 @@ type Log struct {
 	ISR            []int32 `json:"isr"`
 	Replicas       []int32 `json:"replicas"`
 	LogStart       int64   `json:"logStart"`
+	LocalStart     int64   `json:"localStart"` // only the object store has the records below it
 	HighWatermark  int64   `json:"highWatermark"`
 	DurableEnd     int64   `json:"durableEnd"`
 	LogEnd         int64   `json:"logEnd"`
@@ -36,6 +37,7 @@ type Log struct {
 	CleanupPolicy  string  `json:"cleanupPolicy"`
 	RetentionMs    int64   `json:"retentionMs"`    // -1: no limit
 	RetentionBytes int64   `json:"retentionBytes"` // -1: no limit
+	Tier           *Tier   `json:"tier"`           // nil: the object store has nothing, and gets nothing
 	// DirtyRatio is nil if the log is not compacted, and Retained is why the oldest segment still
 	// exists, empty if there is none. Both may read the disk, so only GET /v1/logs has them.
 	DirtyRatio *float64 `json:"dirtyRatio"`

@@ -160,6 +160,9 @@ func (b *topicBody) html(*layout) g.Node {
 	partitions := region{by: "partitions", class: "wide", caption: "Partitions with their offsets, size and state"}
 	columns := []string{"Partition|num", "State", "Start|num", "High watermark|num", "Log end|num opt", "Size|num", "Segments|num opt",
 		"Leader|num opt", "In sync|num opt"}
+	if b.tiered() {
+		columns = append(columns, "Start on this disk|num opt", "In the object store|num opt")
+	}
 	if b.Dir == "" {
 		columns = append(columns, "Directory|opt")
 	}
@@ -186,6 +189,23 @@ func (b *topicBody) html(*layout) g.Node {
 	)
 }
 
+// tiered reports whether the object store has records of the topic, or is to have some.
+func (b *topicBody) tiered() bool {
+	return slices.ContainsFunc(b.Partitions, func(l view.Log) bool { return l.Tier != nil })
+}
+
+// tier returns the cells of a partition about the object store.
+func (b *topicBody) tier(l *view.Log) g.Node {
+	cell := func(s string) g.Node { return h.Td(h.Class("num opt"), g.Text(s)) }
+	switch {
+	case !b.tiered():
+		return nil
+	case l.Tier == nil:
+		return g.Group{cell(text.Number(l.LocalStart)), cell(bytesText(0))}
+	}
+	return g.Group{cell(text.Number(l.LocalStart)), cell(bytesText(float64(l.Tier.Bytes)))}
+}
+
 func (b *topicBody) partition(l *view.Log) g.Node {
 	state := g.Group{}
 	if s := severityOf(l); s != "" {
@@ -196,6 +216,8 @@ func (b *topicBody) partition(l *view.Log) g.Node {
 		state = append(state, why(problem))
 	case l.Creating:
 		state = append(state, g.Text("being created"))
+	case l.Tier != nil && l.Tier.Error != "":
+		state = append(state, why("copies to the object store fail: "+l.Tier.Error))
 	default:
 		state = append(state, g.Text("ok"))
 	}
@@ -211,6 +233,7 @@ func (b *topicBody) partition(l *view.Log) g.Node {
 		h.Th(h.Scope("row"), h.Class("num"), g.Text(strconv.Itoa(int(l.Partition)))), h.Td(state),
 		num(l.LogStart), num(l.HighWatermark), optText(text.Number(l.LogEnd)), size(l.Bytes), optNum(l.Segments),
 		optText(leader), optText(strconv.Itoa(len(l.ISR))+" of "+strconv.Itoa(len(l.Replicas))),
+		b.tier(l),
 		g.If(b.Dir == "", h.Td(h.Class("path opt"), g.Text(name(l.Dir)))),
 		h.Td(records),
 	))

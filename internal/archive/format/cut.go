@@ -74,9 +74,9 @@ func (o *Older) Read(ctx context.Context, s objects.Store, prefix string, id ID)
 
 // is returns an error unless m has what o says: all parts of its range, in no other manifest.
 func (m *Manifest) is(o *Older) error {
-	if m.Base != o.Base || m.End != o.End || len(m.Older) > 0 {
-		return fmt.Errorf("%w: the older parts [%d, %d) of %x-%d are in a manifest of [%d, %d)", ErrContradiction, o.Base, o.End,
-			m.ID.Topic, m.ID.Partition, m.Base, m.End)
+	if OlderOf(m, o.Nonce) != *o || len(m.Older) > 0 {
+		return fmt.Errorf("%w: the older parts of %x-%d in manifest %v are %+v, and not %+v", ErrContradiction, m.ID.Topic, m.ID.Partition,
+			o.Nonce, OlderOf(m, o.Nonce), *o)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,8 @@ var orders = ID{Topic: [16]byte{0xab, 15: 1}, Partition: 3}
 func nonce(n byte) objects.Nonce { return objects.Nonce{0: n, 15: 0xff} }
 
 func run(n byte, base, end int64) Run {
-	return Run{Kind: objects.Log, Nonce: nonce(n), Base: base, End: end, Size: 5000, Len: 4000, Sum: 0x01020304}
+	return Run{Kind: objects.Log, Nonce: nonce(n), Base: base, End: end, Size: 5000, Len: 4000, Sum: 0x01020304,
+		Newest: 1000 * int64(n), FirstAborted: base - 5}
 }
 
 // batch returns a batch of n records with a value of size bytes each.
@@ -60,7 +62,7 @@ func samples(t testing.TB) map[string][]byte {
 	packed, pieces := pack.Seal(nonce(9))
 	first := Whole(run(1, 100, 200), 7)
 	second := Part{Base: 200, End: 230, From: 0, To: 1000, Epoch: 8, Run: run(2, 200, 300)}
-	manifest, err := (&Manifest{ID: orders, Base: 50, End: 230, Older: []Older{{50, 100, nonce(3)}},
+	manifest, err := (&Manifest{ID: orders, Base: 50, End: 230, Older: []Older{{50, 100, nonce(3), 900, 45}},
 		Parts: []Part{first, second}}).Encode()
 	must.OK(t, err)
 	index := Index{Cluster: [16]byte{1, 2}, Number: 77, Time: 1700000000000, Release: "0.1.0",
@@ -141,12 +143,15 @@ func partsFrom(t *rapid.T, from int64, pack, holes bool) (parts []Part, end int6
 		p.End = p.Base + rapid.Int64Range(1, 1<<40).Draw(t, "offsets")
 		p.From = rapid.Int64Range(0, 1<<30).Draw(t, "from")
 		p.To = p.From + rapid.Int64Range(1, 1<<30).Draw(t, "bytes")
-		r := Run{Kind: objects.Log, Nonce: objects.NewNonce(), Sum: rapid.Uint32().Draw(t, "sum")}
+		r := Run{Kind: objects.Log, Nonce: objects.NewNonce(), Sum: rapid.Uint32().Draw(t, "sum"),
+			Newest: rapid.Int64Range(-1, 1<<50).Draw(t, "newest"), FirstAborted: -1}
 		r.Base = p.Base - rapid.Int64Range(0, p.Base).Draw(t, "before")
 		r.End = p.End + rapid.Int64Range(0, 1000).Draw(t, "after")
 		r.Len = p.To + rapid.Int64Range(0, 1000).Draw(t, "more")
 		if pack && rapid.Bool().Draw(t, "in a pack") {
 			r.Kind, r.Pos = objects.Pack, rapid.Int64Range(0, 1<<40).Draw(t, "pos")
+		} else {
+			r.FirstAborted = rapid.Int64Range(-1, r.End-1).Draw(t, "first aborted")
 		}
 		r.Size = r.Pos + r.Len + rapid.Int64Range(objects.TrailerSize, 1<<20).Draw(t, "footer")
 		p.Run = r
@@ -159,7 +164,8 @@ func drawManifest(t *rapid.T) *Manifest {
 	m := &Manifest{ID: drawID(t), Base: rapid.Int64Range(0, 1<<40).Draw(t, "base")}
 	at := m.Base
 	for range rapid.IntRange(0, 3).Draw(t, "older") {
-		o := Older{Base: at, End: at + rapid.Int64Range(1, 1<<40).Draw(t, "offsets"), Nonce: objects.NewNonce()}
+		o := Older{Base: at, End: at + rapid.Int64Range(1, 1<<40).Draw(t, "offsets"), Nonce: objects.NewNonce(),
+			Newest: rapid.Int64Range(-1, 1<<50).Draw(t, "newest"), FirstAborted: rapid.Int64Range(-1, at).Draw(t, "first aborted")}
 		m.Older, at = append(m.Older, o), o.End
 	}
 	m.Parts, m.End = partsFrom(t, at, false, false)
@@ -300,13 +306,16 @@ func TestContradictionsAreNeitherWrittenNorRead(t *testing.T) {
 		"a hole before the parts":  {ID: orders, Base: 90, End: 200, Parts: []Part{part}},
 		"an end above the parts":   {ID: orders, Base: 100, End: 201, Parts: []Part{part}},
 		"a part twice":             {ID: orders, Base: 100, End: 200, Parts: []Part{part, part}},
-		"older parts after a hole": {ID: orders, Base: 10, End: 200, Older: []Older{{20, 100, nonce(1)}}, Parts: []Part{part}},
-		"no offsets in older":      {ID: orders, Base: 100, End: 200, Older: []Older{{100, 100, nonce(1)}}, Parts: []Part{part}},
+		"older parts after a hole": {ID: orders, Base: 10, End: 200, Older: []Older{{20, 100, nonce(1), -1, -1}}, Parts: []Part{part}},
+		"no offsets in older":      {ID: orders, Base: 100, End: 200, Older: []Older{{100, 100, nonce(1), -1, -1}}, Parts: []Part{part}},
 		"a part of a pack":         {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.Kind = objects.Pack })},
 		"a part above its run":     {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.End = 150 })},
 		"a part below its run":     {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.Base = 110 })},
 		"more bytes than its run":  {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.To = 4001 })},
 		"no bytes":                 {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.To = 0 })},
+		"a timestamp below none":   {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.Newest = -2 })},
+		"an abort above its run":   {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.FirstAborted = 200 })},
+		"older aborts above it":    {ID: orders, Base: 10, End: 200, Older: []Older{{10, 100, nonce(1), -1, 100}}, Parts: []Part{part}},
 		"a run above its object":   {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.Size = 4020 })},
 		"a negative partition":     {ID: ID{Partition: -1}},
 	} {
@@ -364,7 +373,8 @@ func TestPacksAreReadAsWritten(t *testing.T) {
 		}
 		for _, p := range got {
 			r := p.Part.Run
-			if !bytes.Equal(sealed[r.Pos:r.Pos+r.Len], want[p.ID]) || r.Size != int64(len(sealed)) || p.Part.Epoch != 2 {
+			if !bytes.Equal(sealed[r.Pos:r.Pos+r.Len], want[p.ID]) || r.Size != int64(len(sealed)) || p.Part.Epoch != 2 ||
+				r.Newest != 6 {
 				t.Fatalf("piece %+v", p)
 			}
 		}
@@ -417,6 +427,38 @@ func TestDamagedBatchesAreRefused(t *testing.T) {
 		}
 	}
 	must.OK(t, (&Pack{}).Add(orders, 10, 16, good))
+}
+
+// A run has the largest timestamp of its batches, or -1 if none has one.
+func TestRunsHaveTheLargestTimestamp(t *testing.T) {
+	for _, c := range []struct{ first, second, newest int64 }{
+		{1000, 900, 1000}, {0, 0, 0}, {-1, -1, -1}, {-1, 7, 7}, {5, math.MaxInt64, math.MaxInt64},
+	} {
+		b := slices.Concat(batch(t, 0, 1, 1, 0, c.first), batch(t, 1, 1, 1, 0, c.second))
+		o, err := Build(Facts{ID: orders, End: 2, Epochs: []epochs.Entry{{}}}, bytes.NewReader(b), int64(len(b)))
+		must.OK(t, err)
+		footer := make([]byte, o.Size()-o.Log.Len)
+		_, err = o.ReadAt(footer, o.Log.Len)
+		must.OK(t, err)
+		run := o.Run(nonce(1))
+		l, err := openFooter(footer, orders, &run)
+		must.OK(t, err)
+		var pack Pack
+		must.OK(t, pack.Add(orders, 0, 2, b))
+		sealed, pieces := pack.Seal(nonce(2))
+		decoded, err := DecodePack(open(t, sealed, objects.Pack), nonce(2))
+		must.OK(t, err)
+		manifest, err := (&Manifest{ID: orders, End: 2, Parts: []Part{Whole(run, 0)}}).Encode()
+		must.OK(t, err)
+		m, err := DecodeManifest(open(t, manifest, objects.Manifest))
+		must.OK(t, err)
+		for where, got := range map[string]int64{"run": run.Newest, "footer": l.MaxTimestamp, "piece": pieces[0].Part.Run.Newest,
+			"decoded piece": decoded[0].Part.Run.Newest, "manifest": m.Parts[0].Run.Newest} {
+			if got != c.newest {
+				t.Errorf("%d and %d: the %s has %d", c.first, c.second, where, got)
+			}
+		}
+	}
 }
 
 func FuzzManifest(f *testing.F) {

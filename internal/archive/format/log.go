@@ -45,7 +45,8 @@ type Log struct {
 	// ms; negative: no batch has one.
 	Times        []Time
 	MaxTimestamp int64
-	// Aborted are the aborted transactions whose markers the object has, in their order.
+	// Aborted are the aborted transactions whose markers the object has, in the order of these.
+	// They may be followed by others that have records in it, and later markers.
 	Aborted []txnindex.Entry
 	// Epochs are the leader epochs of its batches; the first one may begin below Base.
 	Epochs []epochs.Entry
@@ -160,7 +161,19 @@ func (o *Object) load(i int) error {
 // Run returns where the batches lie, after the object has been put under the name that has nonce.
 func (o *Object) Run(nonce objects.Nonce) Run {
 	l := o.Log
-	return Run{Kind: objects.Log, Nonce: nonce, Base: l.Base, End: l.End, Size: o.Size(), Len: l.Len, Sum: l.Sum}
+	return Run{Kind: objects.Log, Nonce: nonce, Base: l.Base, End: l.End, Size: o.Size(), Len: l.Len, Sum: l.Sum,
+		Newest: l.MaxTimestamp, FirstAborted: l.FirstAborted()}
+}
+
+// FirstAborted returns the least offset of a record of the transactions in Aborted, -1 without any.
+func (l *Log) FirstAborted() int64 {
+	first := int64(-1)
+	for i := range l.Aborted {
+		if a := l.Aborted[i].First; first < 0 || a < first {
+			first = a
+		}
+	}
+	return first
 }
 
 // summary collects the indexes of batches.
@@ -285,7 +298,7 @@ func parseFooter(b []byte) (*Log, error) {
 		p = Position{after(&r, p.Base), after(&r, p.Pos)}
 		l.Positions = append(l.Positions, p)
 	}
-	l.MaxTimestamp = number(&r) - 1
+	l.MaxTimestamp = orNone(&r)
 	x := Time{Offset: l.Base}
 	for range r.Count(2) {
 		x = Time{after(&r, x.Timestamp), after(&r, x.Offset)}
@@ -339,7 +352,7 @@ func (l *Log) check() error {
 		}
 	}
 	for i, a := range l.Aborted {
-		if !within(a.Last) || i > 0 && a.Last <= l.Aborted[i-1].Last {
+		if a.Last < l.Base || a.First >= l.End || i > 0 && a.Last <= l.Aborted[i-1].Last {
 			return wrong("aborted transactions")
 		}
 	}

@@ -20,6 +20,21 @@ const (
 type Older struct {
 	Base, End int64
 	Nonce     objects.Nonce
+	// Newest is the largest one of its runs, and FirstAborted the least one; -1: they have none.
+	Newest, FirstAborted int64
+}
+
+// OlderOf returns the name of a manifest that has the nonce.
+func OlderOf(m *Manifest, nonce objects.Nonce) Older {
+	o := Older{Base: m.Base, End: m.End, Nonce: nonce, Newest: -1, FirstAborted: -1}
+	for i := range m.Parts {
+		r := &m.Parts[i].Run
+		o.Newest = max(o.Newest, r.Newest)
+		if r.FirstAborted >= 0 && (o.FirstAborted < 0 || r.FirstAborted < o.FirstAborted) {
+			o.FirstAborted = r.FirstAborted
+		}
+	}
+	return o
 }
 
 // Manifest lists the parts of the archived beginning of a partition's log. Its oldest parts may be
@@ -33,13 +48,13 @@ type Manifest struct {
 }
 
 // olderSize is the least size of an encoded Older, in bytes.
-const olderSize = 1 + 16
+const olderSize = 1 + 16 + 2
 
 // Encode returns the sealed object, or an error that matches ErrContradiction.
 //
 // The object has the topic id, partition, base, end - base; how many Older, and for each its
-// end - base and nonce, without the base: the first begins at that of the manifest, and each other
-// one at the end of the one before; then the parts.
+// end - base, nonce, newest + 1, first aborted + 1; then the parts. An Older has no base: the first
+// begins at that of the manifest, and each other one at the end of the one before.
 func (m *Manifest) Encode() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -51,6 +66,8 @@ func (m *Manifest) Encode() ([]byte, error) {
 	for _, o := range m.Older {
 		b = binary.AppendUvarint(b, uint64(o.End-o.Base))
 		b = append(b, o.Nonce[:]...)
+		b = binary.AppendUvarint(b, uint64(o.Newest+1))
+		b = binary.AppendUvarint(b, uint64(o.FirstAborted+1))
 	}
 	return objects.Seal(appendParts(b, m.Parts), objects.Manifest, manifestVersion), nil
 }
@@ -62,7 +79,7 @@ func DecodeManifest(content []byte) (*Manifest, error) {
 	m.End = after(&r, m.Base)
 	at := m.Base
 	for range r.Count(olderSize) {
-		o := Older{Base: at, End: after(&r, at), Nonce: r.ID()}
+		o := Older{Base: at, End: after(&r, at), Nonce: r.ID(), Newest: orNone(&r), FirstAborted: orNone(&r)}
 		m.Older = append(m.Older, o)
 		at = o.End
 	}
@@ -87,8 +104,8 @@ func readID(r *bytesio.Reader) ID {
 func (m *Manifest) check() error {
 	at := m.Base
 	for _, o := range m.Older {
-		if o.Base != at || o.End <= at {
-			return fmt.Errorf("%w: manifest has older parts %d to %d after %d", ErrContradiction, o.Base, o.End, at)
+		if o.Base != at || o.End <= at || o.Newest < -1 || o.FirstAborted < -1 || o.FirstAborted >= o.End {
+			return fmt.Errorf("%w: manifest has older parts %+v after %d", ErrContradiction, o, at)
 		}
 		at = o.End
 	}

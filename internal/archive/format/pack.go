@@ -28,31 +28,38 @@ func (w *Pack) Len() int { return len(w.batches) }
 // Add appends a piece: batches of one partition with offsets of [base, end), of which it keeps a
 // copy. It verifies them; the error matches ErrBatches.
 func (w *Pack) Add(id ID, base, end int64, batches []byte) error {
-	l := &Log{Base: base, End: end}
+	epoch, newest, err := scanPiece(base, end, batches)
+	if err != nil {
+		return fmt.Errorf("archive %x-%d [%d, %d): %w", id.Topic, id.Partition, base, end, err)
+	}
+	run := Run{Kind: objects.Pack, Base: base, End: end, Pos: int64(len(w.batches)), Len: int64(len(batches)),
+		Sum: crc32.Checksum(batches, castagnoli), Newest: newest, FirstAborted: -1}
+	w.batches = append(w.batches, batches...)
+	w.pieces = append(w.pieces, Piece{id, Whole(run, epoch)})
+	return nil
+}
+
+// scanPiece verifies batches with offsets of [base, end), and returns the leader epoch of the last
+// one and the largest timestamp, -1 if none has one.
+func scanPiece(base, end int64, batches []byte) (epoch int32, newest int64, err error) {
+	newest = -1
 	next := base
 	s := scanner{each: func(b record.Batch, pos int64) error {
-		if b.BaseOffset() < next || b.LastOffset() < b.BaseOffset() || b.LastOffset() >= end || b.LeaderEpoch() < l.Epoch {
+		if b.BaseOffset() < next || b.LastOffset() < b.BaseOffset() || b.LastOffset() >= end || b.LeaderEpoch() < epoch {
 			return fmt.Errorf("%w: offsets %d to %d of epoch %d at position %d, expected some of [%d, %d) from epoch %d on", ErrBatches,
-				b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(), pos, next, end, l.Epoch)
+				b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(), pos, next, end, epoch)
 		}
-		next, l.Epoch = b.LastOffset()+1, b.LeaderEpoch()
+		next, epoch, newest = b.LastOffset()+1, b.LeaderEpoch(), max(newest, b.Newest())
 		return nil
 	}}
-	err := s.write(batches)
+	err = s.write(batches)
 	if err == nil {
 		err = s.end()
 	}
 	if err == nil && len(batches) == 0 {
 		err = fmt.Errorf("%w: there are none", ErrBatches)
 	}
-	if err != nil {
-		return fmt.Errorf("archive %x-%d [%d, %d): %w", id.Topic, id.Partition, base, end, err)
-	}
-	run := Run{Kind: objects.Pack, Base: base, End: end, Pos: int64(len(w.batches)), Len: int64(len(batches)),
-		Sum: crc32.Checksum(batches, castagnoli)}
-	w.batches = append(w.batches, batches...)
-	w.pieces = append(w.pieces, Piece{id, Whole(run, l.Epoch)})
-	return nil
+	return epoch, newest, err
 }
 
 // pieceSize is the least size of a piece in the table of a pack, in bytes.
@@ -97,7 +104,7 @@ func DecodePack(content []byte, nonce objects.Nonce) (list []Piece, err error) {
 	pos := int64(0)
 	for range r.Count(pieceSize) {
 		p := Piece{ID: readID(&r)}
-		run := Run{Kind: objects.Pack, Nonce: nonce, Size: size, Pos: pos, Base: number(&r)}
+		run := Run{Kind: objects.Pack, Nonce: nonce, Size: size, Pos: pos, Base: number(&r), FirstAborted: -1}
 		run.End = after(&r, run.Base)
 		run.Len, run.Sum = int64(r.UvarintTo(uint64(len(content)))), r.LE32()
 		p.Part = Whole(run, int32(r.UvarintTo(1<<31-1)))
@@ -110,6 +117,14 @@ func DecodePack(content []byte, nonce objects.Nonce) (list []Piece, err error) {
 		if pos > int64(len(content)-len(table)-4) || crc32.Checksum(content[run.Pos:pos], castagnoli) != run.Sum {
 			return nil, fmt.Errorf("%w: a piece of the pack does not match its checksum", objects.ErrDamaged)
 		}
+		epoch, newest, err := scanPiece(run.Base, run.End, content[run.Pos:pos])
+		if err != nil {
+			return nil, fmt.Errorf("%w: a piece of the pack: %w", ErrContradiction, err)
+		}
+		if epoch != p.Part.Epoch {
+			return nil, fmt.Errorf("%w: a piece of the pack ends with leader epoch %d, and not %d", ErrContradiction, epoch, p.Part.Epoch)
+		}
+		p.Part.Run.Newest = newest
 		list = append(list, p)
 	}
 	if err := r.End(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // OpenLog reads the footer of the log object that a run of the partition id is in, and verifies it.
@@ -57,10 +58,16 @@ func openFooter(b []byte, id ID, run *Run) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.ID != id || l.Base != run.Base || l.End != run.End || l.Len != run.Len || l.Sum != run.Sum {
+	if !l.Has(id, run) {
 		return nil, fmt.Errorf("%w: it is another object: %x-%d [%d, %d)", objects.ErrDamaged, l.ID.Topic, l.ID.Partition, l.Base, l.End)
 	}
 	return l, nil
+}
+
+// Has reports whether l is the footer of the object of a run of the partition id.
+func (l *Log) Has(id ID, run *Run) bool {
+	return l.ID == id && l.Base == run.Base && l.End == run.End && l.Len == run.Len && l.Sum == run.Sum &&
+		l.MaxTimestamp == run.Newest && l.FirstAborted() == run.FirstAborted
 }
 
 // ReadChunk reads the bytes of a chunk into p, which has ChunkSize bytes, and verifies them. Chunk
@@ -125,4 +132,25 @@ func readChunks(ctx context.Context, s objects.Store, prefix string, id ID, part
 		}
 	}
 	return nil
+}
+
+// Epochs returns the leader epochs of parts that follow each other in log objects. It reads the
+// footer of each.
+func Epochs(ctx context.Context, s objects.Store, prefix string, id ID, parts []Part) (all epochs.Cache, err error) {
+	for i := range parts {
+		p := &parts[i]
+		l, err := OpenLog(ctx, s, prefix, id, &p.Run)
+		if err != nil {
+			return all, err
+		}
+		own, err := epochs.Of(l.Epochs)
+		if err != nil {
+			return all, fmt.Errorf("%w: %w", ErrContradiction, err)
+		}
+		of := own.Within(p.Base, p.End)
+		for _, e := range of.Entries() {
+			all.Assign(e.Epoch, e.Start)
+		}
+	}
+	return all, nil
 }

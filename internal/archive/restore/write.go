@@ -44,6 +44,8 @@ type Options struct {
 	Configs *configdef.Registry
 	Static  map[string]string
 	Log     *zap.Logger
+	// Tiered: the new cluster uses the store of the snapshot, so that old records can stay there.
+	Tiered bool
 
 	// For tests: the configuration of all logs, and that of storage.Options.
 	config          *storage.Config
@@ -59,6 +61,7 @@ type Result struct {
 	Partitions int
 	Offline    []string
 	Bytes      int64 // of batches, in all logs
+	Tiered     int64 // those of Bytes that only the store has
 	// Records are those of clients and coordinators that this call has copied. An earlier call may
 	// have copied others.
 	Records int64
@@ -127,8 +130,14 @@ func (s *Snapshot) Write(ctx context.Context, o Options, done *Progress) (_ *Res
 		return nil, err
 	}
 	if !has {
+		if err := w.plan(ctx); err != nil {
+			return nil, s.failed(err)
+		}
 		if err := w.logs(ctx); err != nil {
 			return nil, err
+		}
+		if keys, err = w.copyTiers(ctx, keys, revision, successor); err != nil {
+			return nil, s.failed(err)
 		}
 		dir := o.Dirs.Metadata()
 		if err := vfs.MakeDir(o.FS, dir); err != nil {
@@ -170,6 +179,7 @@ type writer struct {
 	storage *storage.Manager
 	// settings are those of the topics of img.
 	settings *replica.TopicSettings
+	tiers    map[format.ID]*tiered // what stays in the store
 }
 
 // logs makes the log directories and closes them.
@@ -224,9 +234,9 @@ func (w *writer) room() error {
 		}
 		free += has
 	}
-	if uint64(w.s.Bytes) > free {
+	if need := w.s.Bytes - w.kept(); uint64(need) > free {
 		return exit.With(exit.Data, fmt.Errorf("the logs of the snapshot have %d bytes, and the disks of the log directories %d; "+
-			"free space, or add directories to log.dirs", w.s.Bytes, free))
+			"free space, or add directories to log.dirs", need, free))
 	}
 	return nil
 }
@@ -283,8 +293,8 @@ func (w *writer) create() error {
 		if w.storage.Get(id) != nil {
 			return nil
 		}
-		start := p.Start
-		if early, ok := w.s.early[p.ID]; ok {
+		start := w.startOf(p)
+		if early, ok := w.s.early[p.ID]; ok && start == p.Start {
 			start = early
 		} else if p.State == format.Offline {
 			start = p.End
@@ -381,9 +391,9 @@ func (w *writer) complete(ctx context.Context) error {
 				return err
 			}
 		}
-		if e := l.Ends(); e.LogEnd != p.End || p.State != format.Offline && e.LogStart != p.Start {
+		if e := l.Ends(); e.LogEnd != p.End || p.State != format.Offline && e.LogStart != w.startOf(p) {
 			return fmt.Errorf("%w: the log has [%d, %d), and the snapshot [%d, %d)", format.ErrContradiction, e.LogStart, e.LogEnd,
-				p.Start, p.End)
+				w.startOf(p), p.End)
 		}
 		return nil
 	})
@@ -391,8 +401,8 @@ func (w *writer) complete(ctx context.Context) error {
 
 // result describes what was restored.
 func (w *writer) result(cluster string) (*Result, error) {
-	r := &Result{Cluster: cluster, Partitions: w.s.Partitions, Bytes: w.s.Bytes, Records: w.done.Records.Load(), Users: w.img.NumUsers(),
-		ACLs: w.img.NumACLs()}
+	r := &Result{Cluster: cluster, Partitions: w.s.Partitions, Bytes: w.s.Bytes, Tiered: w.kept(),
+		Records: w.done.Records.Load(), Users: w.img.NumUsers(), ACLs: w.img.NumACLs()}
 	for t := range w.img.Topics() {
 		if !t.Internal {
 			r.Topics++

@@ -47,6 +47,10 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 			return fmt.Errorf("add the snapshots that the metadata do not know: %w", err)
 		}
 	}
+	tiersBefore, _, err := s.opt.Store.Range(ctx, metadata.TierPrefix)
+	if err != nil {
+		return err
+	}
 	value := metadata.Collection{Time: s.opt.Now().UnixMilli(), Generation: generation}.Encode()
 	revision, err := s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{Put: []metadata.KV{{Key: metadata.CollectionKey, Value: value}}})
 	if err != nil {
@@ -63,11 +67,15 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 	if err != nil {
 		return err
 	}
+	kept, err := s.nameTiers(ctx, store, prefix, tiersBefore, revision, named)
+	if err != nil {
+		return err
+	}
 	s.forget() // it deletes the probe
 	deleted := 0
 	for _, name := range names {
 		n, err := format.Parse(strings.TrimPrefix(name, prefix))
-		if err == nil && named[n.Nonce] || err != nil && !objects.Unfinished(name) {
+		if err == nil && (named[n.Nonce] || kept(n.Partition)) || err != nil && !objects.Unfinished(name) {
 			continue // what has another name is not of a snapshot
 		}
 		if err := store.Delete(ctx, name); err != nil {
@@ -77,6 +85,61 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 	}
 	s.opt.Log.Info("deleted unused objects of snapshots", zap.Int("objects", deleted), zap.Int("listed", len(names)))
 	return nil
+}
+
+// nameTiers adds the objects of records that only the store has to named. All objects of some
+// partitions are kept:
+//
+//   - those whose Tier has changed since the collection was written at a revision: what it named
+//     then is not known, and a snapshot may name it again;
+//   - those whose Tier is of another generation of the metadata, or that may have one and do not:
+//     the leader has not compared the store with its log yet.
+func (s *Service) nameTiers(ctx context.Context, store objects.Store, prefix string, before []metadata.KV, revision int64,
+	named map[objects.Nonce]bool) (kept func(format.ID) bool, err error) {
+	after, _, err := s.opt.Store.Range(ctx, metadata.TierPrefix)
+	if err != nil {
+		return nil, err
+	}
+	all, known := map[format.ID]bool{}, map[format.ID]bool{}
+	for _, kv := range before {
+		k, err := metadata.ParseKey(kv.Key)
+		if err != nil {
+			return nil, err
+		}
+		all[format.ID{Topic: k.ID, Partition: k.Partition}] = true
+	}
+	generation := metadata.ID(s.opt.Image().Generation())
+	for _, kv := range after {
+		k, err := metadata.ParseKey(kv.Key)
+		if err != nil {
+			return nil, err
+		}
+		t, err := metadata.DecodeTier(kv)
+		if err != nil {
+			return nil, err
+		}
+		id := format.ID{Topic: k.ID, Partition: k.Partition}
+		known[id] = true
+		if all[id] = kv.ModRevision > revision || t.Generation != generation; all[id] || t.Empty() {
+			continue
+		}
+		p := format.Partition{ID: id, Manifest: objects.Nonce(t.Manifest)}
+		if err := addNamed(ctx, store, prefix, &p, named); format.Unusable(err) {
+			s.opt.Log.Warn("a list of old records cannot be read: nothing of this partition is deleted",
+				zap.Stringer("topic", metadata.ID(id.Topic)), zap.Int32("partition", id.Partition), zap.Error(err))
+			all[id] = true
+		} else if err != nil {
+			return nil, fmt.Errorf("records of %x-%d: %w", id.Topic, id.Partition, err)
+		}
+	}
+	img := s.opt.Image()
+	return func(id format.ID) bool {
+		if all[id] || known[id] {
+			return all[id]
+		}
+		t := img.TopicByID(id.Topic)
+		return t != nil && s.opt.Topic(img, t).Remote
+	}, nil
 }
 
 // collection returns the last collection.

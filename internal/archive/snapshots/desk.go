@@ -96,6 +96,7 @@ type request struct {
 	Base     *format.Previous `json:"base,omitempty"`
 	Probe    objects.Nonce    `json:"probe,omitzero"`
 	Cuts     []replica.Cut    `json:"cuts,omitempty"`
+	Tiers    []writer.Tier    `json:"tiers,omitempty"`
 	From     int              `json:"from,omitempty"`
 }
 
@@ -127,7 +128,7 @@ func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error)
 	case opThaw:
 		here.Thaw(q.ID)
 	case opBegin:
-		err = here.Begin(ctx, writer.Job{Number: q.Number, Probe: q.Probe, Base: q.Base, Cuts: q.Cuts})
+		err = here.Begin(ctx, writer.Job{Number: q.Number, Probe: q.Probe, Base: q.Base, Cuts: q.Cuts, Tiers: q.Tiers})
 	case opProgress:
 		var p writer.Progress
 		if p, err = here.Progress(ctx, q.Number, q.From); errors.Is(err, writer.ErrUnknown) {
@@ -249,7 +250,7 @@ func (b remote) Thaw(id replica.FreezeID) { b.notify(&request{Op: opThaw, ID: id
 
 // Begin implements Peer.
 func (b remote) Begin(ctx context.Context, job writer.Job) error {
-	_, err := b.ask(ctx, &request{Op: opBegin, Number: job.Number, Probe: job.Probe, Base: job.Base, Cuts: job.Cuts})
+	_, err := b.ask(ctx, &request{Op: opBegin, Number: job.Number, Probe: job.Probe, Base: job.Base, Cuts: job.Cuts, Tiers: job.Tiers})
 	return err
 }
 

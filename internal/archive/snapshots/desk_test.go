@@ -56,7 +56,7 @@ func (s *scripted) Progress(number int64, from int) (writer.Progress, error) {
 	if s.fails != nil {
 		return writer.Progress{}, s.fails
 	}
-	run := format.Run{Kind: objects.Log, Nonce: objects.Nonce{5}, End: 9, Size: 500, Len: 100, Sum: 7}
+	run := format.Run{Kind: objects.Log, Nonce: objects.Nonce{5}, End: 9, Size: 500, Len: 100, Sum: 7, FirstAborted: -1}
 	return writer.Progress{Done: true, Note: "a note", Bytes: 100, TotalBytes: 200, Objects: 3, Next: from + 1,
 		Partitions: []format.Partition{{ID: format.ID{Topic: topicA, Partition: 1}, State: format.Kept, Epoch: 2, End: 9,
 			Parts: []format.Part{format.Whole(run, 2)}}}}, nil

@@ -386,7 +386,7 @@ func (p *peer) large(ctx context.Context, l *log, q *format.Partition) error {
 		if err != nil {
 			return err
 		}
-		m.Older = append(slices.Clone(m.Older), format.Older{Base: older.Base, End: older.End, Nonce: nonce})
+		m.Older = append(slices.Clone(m.Older), format.OlderOf(older, nonce))
 	}
 	m.Parts, m.End = []format.Part{format.Whole(run, epoch)}, end
 	if q.Manifest, err = p.manifest(ctx, m); err != nil {
@@ -452,6 +452,9 @@ func newWorld(t *testing.T, change func(*configdef.Archive)) *world {
 	w.opt = Options{
 		Conf: conf, Open: func() (objects.Store, error) { return w.objects, nil }, Store: w.meta, Image: w.meta.image,
 		Applied: w.meta.WaitFor, Leads: w.meta.leads, Raise: func(context.Context, int32) error { return errors.New("no level to raise") },
+		Topic: func(_ *metadata.Image, t *metadata.Topic) *configdef.Topic {
+			return &configdef.Topic{Remote: t.Configs[configdef.RemoteEnable] == "true"}
+		},
 		Peer: func(id int32) Peer { return w.peers[id] }, Release: "test", Now: w.now, Log: zap.NewNop(),
 	}
 	w.s = New(w.opt)

@@ -43,6 +43,8 @@ type Options struct {
 	Leads func() (term uint64, moved <-chan struct{})
 	// Raise raises the cluster to a feature level, if all brokers support it.
 	Raise func(ctx context.Context, level int32) error
+	// Topic returns the settings of a topic under an image.
+	Topic func(*metadata.Image, *metadata.Topic) *configdef.Topic
 	// Peer returns a broker of the cluster.
 	Peer    func(id int32) Peer
 	Release string
@@ -236,7 +238,7 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 			}
 			continue
 		}
-		if s.opt.Conf.URL != "" && now.Sub(collected) >= collectEvery && len(s.opt.Image().Snapshots()) > 0 {
+		if s.opt.Conf.URL != "" && now.Sub(collected) >= collectEvery && s.hasObjects() {
 			if err := s.collect(ctx, term); err != nil && ctx.Err() == nil {
 				s.opt.Log.Warn("unused objects of snapshots were not deleted", zap.Error(err))
 			}
@@ -258,6 +260,16 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 		}
 		t.Stop()
 	}
+}
+
+// hasObjects reports whether the metadata name objects, or have named some: those are to be
+// deleted.
+func (s *Service) hasObjects() bool {
+	img := s.opt.Image()
+	for range img.Tiers() {
+		return true
+	}
+	return len(img.Snapshots()) > 0 || img.Collection() != 0
 }
 
 // next returns the next request of an operator.

@@ -231,6 +231,10 @@ func (x *taking) upload(at *cut.Cluster, number int64) (list []format.Partition,
 			jobs[l.Leader] = job
 		}
 		job.Cuts = append(job.Cuts, l.Cut)
+		if t := at.Image.Tier(l.TopicPartition); !t.Empty() && t.Start < l.Start {
+			job.Tiers = append(job.Tiers, writer.Tier{TopicPartition: l.TopicPartition, Manifest: objects.Nonce(t.Manifest), Start: t.Start,
+				End: t.End})
+		}
 	}
 	ctx, cancel := context.WithCancel(x.ctx)
 	defer cancel()

@@ -40,6 +40,7 @@ type source struct {
 	reads     []readAt // in order
 	epochs    []epochs.Entry
 	aborted   []txnindex.Entry // whose markers are in the range
+	later     []txnindex.Entry // that have records in it, and later markers, as far as the log has them
 
 	mu     sync.Mutex // guards the following fields
 	held   []byte     // those of one read
@@ -102,19 +103,35 @@ func (s *source) add(slice *storage.Slice) error {
 	return s.findAborted(at, slice)
 }
 
-// findAborted adds the aborted transactions whose markers are in a read from an offset on. The list
-// of AbortedIn also has those with later markers.
+// findAborted adds the aborted transactions whose markers are in a read from an offset on, and
+// notes those with records up to there and later markers.
 func (s *source) findAborted(from int64, slice *storage.Slice) error {
 	list, err := s.log.AbortedIn(from, slice)
 	if err != nil {
 		return fmt.Errorf("%w: its aborted transactions: %w", ErrLog, err)
 	}
+	s.later = nil
 	for _, e := range list {
-		if from <= e.Last && e.Last < s.end {
+		switch {
+		case e.Last >= s.end:
+			s.later = append(s.later, e)
+		case from <= e.Last:
 			s.aborted = append(s.aborted, e)
 		}
 	}
 	return nil
+}
+
+// firstAborted returns the least offset of a record of the transactions whose markers are in the
+// range, -1 without any.
+func (s *source) firstAborted() int64 {
+	first := int64(-1)
+	for _, e := range s.aborted {
+		if first < 0 || e.First < first {
+			first = e.First
+		}
+	}
+	return first
 }
 
 func (s *source) hold(slice *storage.Slice, pos int64) {

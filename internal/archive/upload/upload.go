@@ -64,6 +64,8 @@ type Batch struct {
 type slot struct {
 	a *Archived
 	i int
+	// aborted is the least offset of a record of an aborted transaction whose marker the piece has.
+	aborted int64
 }
 
 // NewBatch returns a Batch without uploads. All sizes must be set.
@@ -136,6 +138,68 @@ func (b *Batch) add(ctx context.Context, t *Target, former *Archived, compacted 
 	}
 	return next, err
 }
+
+// Extend uploads the beginning of [former.End, t.End), or of [t.Start, t.End) if nothing is
+// archived, as one log object of about ObjectBytes, whether there is as much or less. The result
+// has it in its manifest, without parts below t.Start. It is former's End if the range has no
+// batch. No transaction below t.End may be open.
+func (b *Batch) Extend(ctx context.Context, t *Target, former *Archived) (*Archived, error) {
+	next := former.from(t.Start)
+	s, err := b.scan(ctx, t.Log, max(next.End(), t.Start), t.End, b.opt.ObjectBytes)
+	if err != nil || s.size == 0 {
+		return next, err
+	}
+	// All that is below t.End is stable: a reader of the records in the object needs no other one
+	// to know which transactions were aborted. A replica that begins its log after them would not
+	// know.
+	s.aborted = append(s.aborted, s.later...)
+	part, err := b.object(ctx, t.ID, s)
+	if err == nil {
+		err = b.list(ctx, t, next, []format.Part{part})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("archive %x-%d: %w", t.ID.Topic, t.ID.Partition, err)
+	}
+	return next, nil
+}
+
+// List puts the manifest of what is archived, if it is not that which the store has: after Agree,
+// or because parts are below t.Start.
+func (b *Batch) List(ctx context.Context, t *Target, a *Archived) (*Archived, error) {
+	next := a.from(t.Start)
+	if err := b.load(ctx, t.ID, next); err != nil {
+		return nil, err
+	}
+	if err := b.list(ctx, t, next, nil); err != nil {
+		return nil, fmt.Errorf("archive %x-%d: %w", t.ID.Topic, t.ID.Partition, err)
+	}
+	return next, nil
+}
+
+// Manifest puts a manifest of log objects that the store has. Parts must follow each other.
+func (b *Batch) Manifest(ctx context.Context, id format.ID, parts []format.Part) (*Archived, error) {
+	a := &Archived{}
+	return a, b.list(ctx, &Target{ID: id}, a, parts)
+}
+
+// Parts returns the parts of a log that is not compacted, up to the end of the manifest: those of
+// the manifest, after those with older ones that it names.
+func (b *Batch) Parts(ctx context.Context, id format.ID, a *Archived) ([]format.Part, error) {
+	if err := b.load(ctx, id, a); err != nil || a.manifest == nil {
+		return nil, err
+	}
+	return a.manifest.All(ctx, b.opt.Store, b.opt.Prefix)
+}
+
+// Drops reports whether List would leave out something below a log start. Parts must have been
+// called.
+func (a *Archived) Drops(start int64) bool {
+	m := a.manifest
+	return m != nil && (len(m.Older) > 0 && m.Older[0].End <= start || len(m.Parts) > 0 && m.Parts[0].End <= start)
+}
+
+// Manifest returns the manifest of what is archived, zero if there is none.
+func (a *Archived) Manifest() objects.Nonce { return a.at }
 
 // renew uploads again those of the first pieces whose packs are old, as far as the log has them.
 func (b *Batch) renew(ctx context.Context, t *Target, a *Archived, stay int) error {
@@ -210,7 +274,7 @@ func (b *Batch) piece(ctx context.Context, id format.ID, a *Archived, i int, s *
 	if err := b.pack.Add(id, s.base, end, batches); err != nil {
 		return err
 	}
-	if b.waiting = append(b.waiting, slot{a, i}); int64(b.pack.Len()) >= b.opt.PackBytes {
+	if b.waiting = append(b.waiting, slot{a, i, s.firstAborted()}); int64(b.pack.Len()) >= b.opt.PackBytes {
 		return b.Close(ctx)
 	}
 	return nil
@@ -230,11 +294,12 @@ func (b *Batch) list(ctx context.Context, t *Target, a *Archived, fresh []format
 	for len(m.Parts) > b.opt.ManifestParts {
 		older := m.Parts[:(b.opt.ManifestParts+1)/2]
 		base, end := older[0].Base, older[len(older)-1].End
-		nonce, err := b.putManifest(ctx, &format.Manifest{ID: t.ID, Base: base, End: end, Parts: older})
+		moved := &format.Manifest{ID: t.ID, Base: base, End: end, Parts: older}
+		nonce, err := b.putManifest(ctx, moved)
 		if err != nil {
 			return err
 		}
-		m.Older = append(m.Older, format.Older{Base: base, End: end, Nonce: nonce})
+		m.Older = append(m.Older, format.OlderOf(moved, nonce))
 		m.Parts = m.Parts[len(older):]
 	}
 	switch {
@@ -278,6 +343,7 @@ func (b *Batch) Close(ctx context.Context) error {
 	}
 	for i, at := range b.waiting {
 		at.a.pieces[at.i] = pieces[i].Part
+		at.a.pieces[at.i].Run.FirstAborted = at.aborted
 	}
 	b.waiting = nil
 	return nil

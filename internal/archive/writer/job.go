@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/archive/upload"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
@@ -49,6 +50,7 @@ type job struct {
 // task is a partition of a job.
 type task struct {
 	cut      replica.Cut
+	tier     *Tier // nil: the log has all records
 	id       format.ID
 	held     Held // nil if nothing is to be read
 	estimate int64
@@ -79,8 +81,12 @@ func (j *job) moved() {
 
 // take takes the logs of the cuts that have records.
 func (j *job) take() error {
+	tiers := map[metadata.TopicPartition]*Tier{}
+	for i := range j.Tiers {
+		tiers[j.Tiers[i].TopicPartition] = &j.Tiers[i]
+	}
 	for _, c := range j.Cuts {
-		t := &task{cut: c, id: format.ID{Topic: c.Topic, Partition: c.Partition}}
+		t := &task{cut: c, id: format.ID{Topic: c.Topic, Partition: c.Partition}, tier: tiers[c.TopicPartition]}
 		if !c.Offline && c.Start < c.End {
 			h, err := j.w.opt.Partitions.Take(c)
 			if err != nil {
@@ -314,10 +320,37 @@ func compacted(h Held) bool { return h.Log().Config().Cleanup.Compact }
 // former returns what the last complete snapshot has of a partition. Another incarnation of its
 // topic has another id.
 func former(b *upload.Batch, base map[format.ID]*format.Partition, t *task) *upload.Archived {
-	if p := base[t.id]; p != nil {
+	p := base[t.id]
+	if t.tier != nil {
+		p = t.tier.before(p)
+	}
+	if p != nil {
 		return b.ArchivedIn(p)
 	}
 	return &upload.Archived{}
+}
+
+// before returns what the store has of a partition: the tier, and the parts of the last complete
+// snapshot that continue it.
+func (x *Tier) before(last *format.Partition) *format.Partition {
+	p := &format.Partition{ID: format.ID{Topic: x.Topic, Partition: x.Partition}, State: format.Kept, Start: x.Start, End: x.End,
+		Manifest: x.Manifest, Archived: x.End}
+	if last == nil || last.State != format.Kept {
+		return p
+	}
+	if i := slices.IndexFunc(last.Parts, func(part format.Part) bool { return part.Base == x.End }); i >= 0 {
+		p.Parts = slices.Clone(last.Parts[i:])
+		p.End = last.End
+	}
+	return p
+}
+
+// start returns where the log of a partition begins.
+func (t *task) start() int64 {
+	if t.tier != nil {
+		return t.tier.Start
+	}
+	return t.cut.Start
 }
 
 // upload uploads one partition. Each partition's result passes here: what was read of it is what
@@ -326,11 +359,14 @@ func (j *job) upload(b *upload.Batch, base map[format.ID]*format.Partition, t *t
 	if err := j.ctx.Err(); err != nil {
 		return context.Cause(j.ctx)
 	}
-	t.result = format.Partition{ID: t.id, State: format.Kept, Epoch: t.cut.Epoch, Start: t.cut.Start, End: t.cut.End}
+	t.result = format.Partition{ID: t.id, State: format.Kept, Epoch: t.cut.Epoch, Start: t.start(), End: t.cut.End}
 	if t.cut.Offline {
 		t.result.State = format.Offline
 	}
 	if t.held == nil {
+		if t.tier != nil && !t.cut.Offline {
+			t.a = former(b, nil, t)
+		}
 		return nil
 	}
 	defer func() {
@@ -362,8 +398,8 @@ func (j *job) archive(b *upload.Batch, former *upload.Archived, t *task, k *know
 		return nil, fmt.Errorf("archive: %w", err)
 	}
 	k.changes = k.log.Changes()
-	x := &upload.Target{ID: t.id, Log: t.held, Start: t.cut.Start, End: t.cut.End}
-	unchanged := j.Base != nil && former.End() <= x.End && j.w.knows(j.Base.Number, t.id, k.log, former.End())
+	x := &upload.Target{ID: t.id, Log: t.held, Start: t.start(), End: t.cut.End}
+	unchanged := j.Base != nil && t.tier == nil && former.End() <= x.End && j.w.knows(j.Base.Number, t.id, k.log, former.End())
 	for {
 		// A log that was compacted once has holes, whatever its policy is now.
 		compacts := compacted(t.held) || former.IsCompacted()
@@ -373,7 +409,7 @@ func (j *job) archive(b *upload.Batch, former *upload.Archived, t *task, k *know
 		case compacts:
 			agreed, err = b.Same(j.ctx, x, former)
 		default:
-			of := k.log.Epochs()
+			of := t.held.Known()
 			agreed, err = b.Agree(j.ctx, x, &of, former)
 		}
 		if err == nil {

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/upload"
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
@@ -502,4 +504,41 @@ func TestDeletionsWaitForTheUpload(t *testing.T) {
 	}
 	must.OK(t, w.verify(job, x.Partitions, all))
 	eventually(t, "they are removed", func() bool { return p.log.Size() < size })
+}
+
+// What the store has of a tiered topic may be from before an election. A snapshot compares it with
+// the log, also if that has only grown since the last one.
+func TestACopyIsCompared(t *testing.T) {
+	w := newWorld(t, 1, never)
+	defer w.close()
+	p := w.parts[0]
+	write := func(n int, value string) {
+		for range n {
+			p.append("k", value, 1000)
+		}
+	}
+	write(8, "undone")
+	h := p.log.Hold()
+	sizes := w.opt.Sizes
+	sizes.Store, sizes.Prefix = w.s, prefix
+	a, err := upload.NewBatch(sizes).Extend(t.Context(), &upload.Target{ID: p.id, Log: h, End: 8}, &upload.Archived{})
+	must.OK(t, err)
+	h.Release()
+	p.elect(true, 5)
+	write(3, "of the next leader")
+	_, err = w.snapshot(nil)
+	must.OK(t, err)
+	p.moveStart(3)
+	job, all := w.cut()
+	job.Tiers = []Tier{{TopicPartition: job.Cuts[0].TopicPartition, Manifest: a.Manifest(), End: 8}}
+	must.OK(t, w.w.Begin(job))
+	x := w.ended(job.Number)
+	if x.Err != "" || len(x.Partitions) != 1 || x.Partitions[0].Start != 0 || x.Partitions[0].End != 8 {
+		t.Fatalf("%+v", x)
+	}
+	got, err := w.content(&x.Partitions[0])
+	must.OK(t, err)
+	if !bytes.Equal(got, p.bytes) || !bytes.HasSuffix(got, all[0].bytes) {
+		t.Error("the snapshot has what an election has undone")
+	}
 }

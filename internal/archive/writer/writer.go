@@ -23,10 +23,12 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/upload"
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/label"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // Bounds of a job.
@@ -49,6 +51,8 @@ const (
 type Held interface {
 	upload.Log
 	Log() *storage.Log
+	// Known returns the leader epochs of the whole log.
+	Known() epochs.Cache
 	// Steady, Loosen and Release are those of a storage.Hold.
 	Steady() error
 	Loosen()
@@ -106,6 +110,18 @@ type Job struct {
 	Base *format.Previous
 	// Cuts are those of the last freeze that the snapshot has from this broker.
 	Cuts []replica.Cut
+	// Tiers are what the store had of these partitions at the mark, if it had records below the
+	// cut's log start.
+	Tiers []Tier
+}
+
+// Tier is what the store has of a partition in addition to the log of a cut.
+type Tier struct {
+	metadata.TopicPartition
+	// Manifest lists the parts of [Start, End). Start is where the log begins, and the log of the
+	// cut begins at End or below.
+	Manifest   objects.Nonce
+	Start, End int64
 }
 
 // Progress is how far a job is.

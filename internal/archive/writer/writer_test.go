@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -59,6 +61,7 @@ func (p *partition) Reverted(int64, error)       {}
 func (p *partition) Truncated(int64)             {}
 func (p *partition) StartMoved()                 {}
 func (p *partition) Stable() int64               { return p.log.AckEnd() }
+func (p *partition) Copied() int64               { return math.MaxInt64 }
 func (p *partition) High() (int64, int32)        { return p.log.AckEnd(), p.log.LeaderEpoch() }
 
 // held is a log as it was cut.
@@ -70,6 +73,9 @@ type held struct {
 
 // Log implements Held.
 func (h *held) Log() *storage.Log { return h.p.log }
+
+// Known implements Held.
+func (h *held) Known() epochs.Cache { return h.p.log.Epochs() }
 
 // Void implements Held as replica.Held does, for a partition whose high watermark is its end.
 func (h *held) Void() error {

@@ -62,7 +62,7 @@ func TestDocsListEverySetting(t *testing.T) {
 func TestDocsListWhatIsRefused(t *testing.T) {
 	reg := defaultRegistry(t)
 	byRemedy := make(map[string][]string)
-	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignTopics(), reg.ForeignGroups()) {
+	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignGroups()) {
 		if _, renamed := config.AliasOf(name); renamed || config.Known(name) {
 			continue
 		}

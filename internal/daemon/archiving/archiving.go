@@ -14,7 +14,10 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/access"
 	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/archive/snapshots"
+	"github.com/chronik-io/chronik/internal/archive/tier"
+	"github.com/chronik-io/chronik/internal/archive/tierread"
 	"github.com/chronik-io/chronik/internal/archive/writer"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
@@ -22,7 +25,9 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -31,6 +36,7 @@ import (
 type Options struct {
 	FS         vfs.FS
 	Conf       *configdef.Archive
+	Tiers      *configdef.Tiers
 	Node       int32
 	Version    string
 	Member     *cluster.Cluster
@@ -41,29 +47,143 @@ type Options struct {
 	Health     *checks.Monitor
 	// Push adds what ends a component to the stop of the broker.
 	Push func(name string, stop func(context.Context) error)
-	Log  *zap.Logger
+	// Topic returns the settings of a topic under an image.
+	Topic func(*metadata.Image, *metadata.Topic) *configdef.Topic
+	// Places bounds the batches that are inflated at a time.
+	Places *share.Places
+	Log    *zap.Logger
 }
 
-// Open starts what takes snapshots. The object store need not be there: it is opened when a
-// snapshot needs it.
-func Open(o Options) error {
+// OpenReads opens what reads records that only the object store has, which is needed before there
+// are partitions. Without archive.url it fails for each read.
+func OpenReads(o Options) (*Reads, error) {
+	prefix, err := prefixOf(o.Member)
+	if err != nil {
+		return nil, err
+	}
+	open := access.NewOpener(o.FS, o.Conf).Open
+	r := tierread.New(tierread.Options{
+		Open: func() (objects.Store, error) {
+			if o.Conf.URL == "" {
+				return nil, errNoStore
+			}
+			return open()
+		},
+		Prefix: func() string { return prefix }, CacheBytes: o.Tiers.CacheBytes, Pool: new(bufpool.Pool),
+		Limits: record.Limits{Bytes: 1 << 30, Places: o.Places},
+	})
+	o.Push("reads from the object store", func(context.Context) error { r.Close(); return nil })
+	return &Reads{reader: r, Watch: &tier.Watch{Reads: tier.Reads{Reader: r}, Logger: o.Log, Name: func(id [16]byte) string {
+		if t := o.Applier.Image().TopicByID(id); t != nil {
+			return t.Name
+		}
+		return ""
+	}}}, nil
+}
+
+// Reads reads records that only the object store has.
+type Reads struct {
+	*tier.Watch
+	reader *tierread.Reader
+}
+
+var errNoStore = errors.New("archive.url is not set on this broker; set it on all brokers")
+
+// prefixOf returns the beginning of the names of the cluster's objects.
+func prefixOf(m *cluster.Cluster) (string, error) {
+	id, err := metadata.ParseID(m.ID())
+	return format.Prefix(id), err
+}
+
+// Copies copies records of this broker's partitions to the object store.
+type Copies struct {
+	*tier.Copier
+	reads *Reads
+}
+
+// NewCopies returns what Open starts.
+func NewCopies(o Options, reads *Reads) (*Copies, error) {
+	prefix, err := prefixOf(o.Member)
+	if err != nil {
+		return nil, err
+	}
+	open := access.NewOpener(o.FS, o.Conf).Open
+	c := tier.New(tier.Options{
+		Self: o.Node, Image: o.Applier.Image, Applied: o.Applier.WaitFor, Alter: o.Controller.AlterTier, Raise: raise(o), Topic: o.Topic,
+		Partitions: o.Replicas.Partitions, Interval: o.Tiers.Interval, Rate: func() int64 { return o.Conf.Rate }, Logger: o.Log,
+		Open: func() (objects.Store, string, error) {
+			if o.Conf.URL == "" {
+				return nil, "", errNoStore
+			}
+			store, err := open()
+			return store, prefix, err
+		},
+	})
+	return &Copies{Copier: c, reads: reads}, nil
+}
+
+// tiering returns what the broker does about copies and reads.
+func (c *Copies) tiering() view.Tiering {
+	x, s := c.Tiering(), c.reads.reader.Stats()
+	x.Reads = view.TierReads{Bytes: s.Bytes, Failures: s.Errors, Hits: s.Hits, Misses: s.Misses, Running: s.Running, Waiting: s.Waiting,
+		Cached: s.CacheBytes}
+	return x
+}
+
+// start begins to copy, and shows it.
+func (c *Copies) start(o Options) error {
+	if err := metrics.RegisterTier(o.Registry, c.tiering); err != nil {
+		return err
+	}
+	o.Health.Add(func(f *checks.Facts) {
+		f.Uncopied, f.Unread = tierFailures(c.Failures()), tierFailures(c.reads.Failures())
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	o.Push("copies to the object store", func(context.Context) error {
+		cancel()
+		running.Wait()
+		return nil
+	})
+	return nil
+}
+
+func tierFailures(list []tier.Failure) (all []checks.TierFailure) {
+	for _, x := range list {
+		all = append(all, checks.TierFailure{Topic: x.Topic, Partition: x.Partition, Since: x.Since, Error: x.Err.Error()})
+	}
+	return all
+}
+
+// raise returns what raises the cluster to a feature level.
+func raise(o Options) func(context.Context, int32) error {
+	return func(ctx context.Context, level int32) error {
+		revision, err := o.Controller.Raise(ctx, level)
+		if err == nil {
+			err = o.Applier.WaitFor(ctx, revision)
+		}
+		return err
+	}
+}
+
+// Open starts what takes snapshots, and the copies. The object store need not be there: it is
+// opened when a snapshot or a copy needs it.
+func Open(o Options, copies *Copies) error {
 	open := access.NewOpener(o.FS, o.Conf).Open
 	up := &uploads{o: o, open: open}
 	began := time.Now()
+	if err := copies.start(o); err != nil {
+		return err
+	}
 	desk := snapshots.NewDesk(snapshots.DeskOptions{
 		Self: o.Node, Replicas: o.Replicas, Applied: o.Applier.WaitFor, Uploads: up.get, Image: o.Applier.Image,
 		Ask: o.Member.Ask(cluster.Snapshots),
 	})
 	service := snapshots.New(snapshots.Options{
 		Conf: *o.Conf, Open: open, Store: o.Member.Leading(), Image: o.Applier.Image, Applied: o.Applier.WaitFor, Leads: o.Member.Leads,
-		Raise: func(ctx context.Context, level int32) error {
-			revision, err := o.Controller.Raise(ctx, level)
-			if err == nil {
-				err = o.Applier.WaitFor(ctx, revision)
-			}
-			return err
-		},
-		Peer: desk.Peer, Release: o.Version, Now: time.Now, Log: o.Log,
+		Raise: raise(o),
+		Peer:  desk.Peer, Release: o.Version, Now: time.Now, Log: o.Log,
 	})
 	newest := func() (n int, x view.Snapshot) {
 		list := o.Applier.Image().Snapshots()
@@ -128,7 +248,7 @@ func (u *uploads) get() (snapshots.Uploads, error) {
 	case u.writer != nil:
 		return u.writer, nil
 	case u.o.Conf.URL == "":
-		return nil, errors.New("archive.url is not set on this broker; set it on all brokers")
+		return nil, errNoStore
 	}
 	store, err := u.open()
 	if err != nil {

@@ -41,6 +41,9 @@ func clusterChecks() []Check {
 		{Name: "snapshots", run: checkSnapshots,
 			Doc: "Snapshots of the cluster: the age of the newest, why one is not taken, what its verification found. " +
 				"Without a good one, there is nothing to restore."},
+		{Name: "tier", run: checkTier,
+			Doc: "Tiered storage: partitions whose records this broker cannot copy to the object store for three minutes, or cannot read there, " +
+				"and why."},
 		{Name: health.CheckMembership, run: member(checkMembership),
 			Doc: "In a cluster: whether the controller accepts this broker's heartbeats. Otherwise other brokers take over its partitions."},
 		{Name: "quorum", run: member(checkQuorum),

@@ -56,6 +56,10 @@ type Facts struct {
 	Forwarding []view.Forwarding
 	// Snapshots are those of the cluster, nil unless this broker leads the metadata.
 	Snapshots *Snapshots
+	// Uncopied are the partitions whose records this broker cannot copy to the object store.
+	Uncopied []TierFailure
+	// Unread are the partitions whose records only the object store has, and cannot be read there.
+	Unread []TierFailure
 	// Others are the reports of the other registered brokers. A Monitor sets them.
 	Others []Other
 	// Weaker names the topics whose profile acknowledges records that are only written, although

@@ -327,7 +327,7 @@ func (l *Leader) tooSlow(m *member, now time.Duration) Reason {
 }
 
 // awaited reports whether a member has no stream for so short a time that the controller may be
-// about to elect it instead of this leader, because nobody connects to this one.
+// about to elect it instead of this leader, because none connects to this one.
 func (l *Leader) awaited(m *member, now time.Duration) bool {
 	return (m.state == streamGone || m.state == streamNone) && now-m.since < l.cfg.Limits.Replace
 }

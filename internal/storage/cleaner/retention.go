@@ -18,6 +18,17 @@ type Policy struct {
 	// Ahead is how far ahead of the clock a timestamp may be and still be believable
 	// (message.timestamp.after.max.ms).
 	Ahead time.Duration
+	// Local: Time and Bytes are local.retention.ms and local.retention.bytes, as explanations name
+	// them.
+	Local bool
+}
+
+// name returns the name of retention.ms or retention.bytes.
+func (p Policy) name(of string) string {
+	if p.Local {
+		return "local." + of
+	}
+	return of
 }
 
 // Part is a segment of a log. The last one includes the data that is not in a segment yet.
@@ -39,6 +50,9 @@ type Bounds struct {
 	// Stable is the last stable offset: a part that ends above it stays, because an open
 	// transaction may have records in it. At least High if no transaction is open.
 	Stable int64
+	// Copied is the end of what is copied elsewhere: a part that ends above it stays. MaxInt64 if
+	// parts need no copy.
+	Copied int64
 }
 
 // Reason is the reason for a removal, as a metric label.
@@ -120,10 +134,12 @@ func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, 
 		return "", onDemand("its end %d is above the high watermark %d", part.End, b.High)
 	case part.End > b.Stable:
 		return "", onDemand("its end %d is above the last stable offset %d: a transaction is open", part.End, b.Stable)
+	case part.End > b.Copied:
+		return "", onDemand("its end %d is above %d, up to which the object store has the records", part.End, b.Copied)
 	case !p.Delete:
 		return "", onDemand("cleanup.policy does not contain delete")
 	case p.Time < 0 && p.Bytes < 0:
-		return "", onDemand("neither retention.ms nor retention.bytes is set")
+		return "", onDemand("neither %s nor %s is set", p.name("retention.ms"), p.name("retention.bytes"))
 	}
 	old, age := p.old(now, part)
 	rest := total - part.Bytes
@@ -133,10 +149,10 @@ func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, 
 	case p.Bytes < 0:
 		return "", age
 	case rest >= p.Bytes:
-		return BySize, onDemand("%d bytes remain without it, retention.bytes is %d", rest, p.Bytes)
+		return BySize, onDemand("%d bytes remain without it, %s is %d", rest, p.name("retention.bytes"), p.Bytes)
 	}
 	return "", func() string {
-		size := fmt.Sprintf("%d bytes would remain without it, less than retention.bytes %d", rest, p.Bytes)
+		size := fmt.Sprintf("%d bytes would remain without it, less than %s %d", rest, p.name("retention.bytes"), p.Bytes)
 		if p.Time < 0 {
 			return size
 		}
@@ -165,7 +181,8 @@ func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 		than = "older"
 	}
 	return old, func() string {
-		return fmt.Sprintf("%s %s is %s than retention.ms %d", what, at.UTC().Format(time.RFC3339), than, p.Time.Milliseconds())
+		limit := p.name("retention.ms")
+		return fmt.Sprintf("%s %s is %s than %s %d", what, at.UTC().Format(time.RFC3339), than, limit, p.Time.Milliseconds())
 	}
 }
 

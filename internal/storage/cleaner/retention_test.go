@@ -47,7 +47,8 @@ func TestRetain(t *testing.T) {
 	none := Policy{Delete: true, Time: -1, Bytes: -1, Ahead: time.Hour}
 	week, kilo, both := none, none, none
 	week.Time, kilo.Bytes, both.Time, both.Bytes = 7*day, 1000, 7*day, 1000
-	compact := both
+	local, compact := both, both
+	local.Local = true
 	compact.Delete = false
 	anyTime := week
 	anyTime.Ahead = math.MaxInt64
@@ -76,6 +77,10 @@ func TestRetain(t *testing.T) {
 			"its end 20 is above the last stable offset 19"},
 		{"below the start and above the last stable offset", both, Bounds{Start: 20, High: all, Stable: 5}, []spec{old, old, old},
 			"start start", "its end 30 is above the last stable offset 5"},
+		{"above what is copied", both, Bounds{High: all, Copied: 19}, []spec{old, old, young}, "time",
+			"its end 20 is above 19, up to which the object store has the records"},
+		{"age on local disks", local, Bounds{High: all}, []spec{old, young, young, young}, "time size",
+			"is younger than local.retention.ms 604800000; 600 bytes would remain without it, less than local.retention.bytes 1000"},
 		{"size", kilo, Bounds{High: all}, []spec{young, young, young}, "size",
 			"600 bytes would remain without it, less than retention.bytes 1000"},
 		{"no size at all", zero, Bounds{High: all}, []spec{young, young}, "size size", ""},
@@ -113,6 +118,9 @@ func TestRetain(t *testing.T) {
 			if c.bounds.Stable == 0 {
 				c.bounds.Stable = all // no transaction is open
 			}
+			if c.bounds.Copied == 0 {
+				c.bounds.Copied = math.MaxInt64 // nothing is copied
+			}
 			v := Retain(now, c.policy, c.bounds, partsOf(c.parts...))
 			var gone []string
 			for i, r := range v.Gone {
@@ -149,10 +157,11 @@ func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 			Bytes: rapid.Int64Range(-1, 4000).Draw(t, "bytes"), Ahead: time.Duration(rapid.Int64Range(0, 40).Draw(t, "ahead")) * day,
 		}
 		parts := partsOf(specs...)
-		b := Bounds{High: rapid.Int64Range(0, 90).Draw(t, "high"), Stable: rapid.SampledFrom([]int64{all, 25}).Draw(t, "stable")}
+		b := Bounds{High: rapid.Int64Range(0, 90).Draw(t, "high"), Stable: rapid.SampledFrom([]int64{all, 25}).Draw(t, "stable"),
+			Copied: rapid.SampledFrom([]int64{math.MaxInt64, 45, 0}).Draw(t, "copied")}
 		b.Start = rapid.Int64Range(0, b.High).Draw(t, "start")
 		v := Retain(now, p, b, parts)
-		b.High = min(b.High, b.Stable) // both protect a part in the same way
+		b.High = min(b.High, b.Stable, b.Copied) // all three protect a part in the same way
 		must.OK(t, fair(p, b, specs, parts, &v))
 	})
 }

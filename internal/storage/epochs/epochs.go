@@ -162,6 +162,12 @@ func (c *Cache) Below(end int64) Cache {
 	return Cache{slices.Clone(c.entries[:n])}
 }
 
+// Until returns a cache with the epochs up to one. It is independent of this one.
+func (c *Cache) Until(epoch int32) Cache {
+	n := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Epoch > epoch })
+	return Cache{slices.Clone(c.entries[:n])}
+}
+
 // Within returns a cache with the epochs of the offsets from start up to end. It is independent of
 // this one.
 func (c *Cache) Within(start, end int64) Cache {

@@ -137,10 +137,10 @@ func newClients(w *world) *clients {
 		unpaid: map[string]bool{}, changing: make(chan struct{}, 1)}
 	w.Cleanup(c.admin.Close)
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.parts = append(c.create(topic, 2, 3), c.create(w.moving(), 1, 2)...)
+	c.parts = append(c.create(topic, 2, 3, w.tier()...), c.create(w.moving(), 1, 2)...)
 	trimmed, compacted := c.trimmed(), c.compacted()
 	c.parts = append(c.parts, trimmed, compacted)
-	c.paid = c.create(payments, 3, 3)
+	c.paid = c.create(payments, 3, 3, w.tier()...)
 	c.newShares()
 	w.mu.Lock()
 	w.lose = c.lose
@@ -163,6 +163,14 @@ func newClients(w *world) *clients {
 	c.work.Go(c.makeTopics)
 	c.shares.start()
 	return c
+}
+
+// tier returns the configs of topics whose old records are only in the object store.
+func (w *world) tier() []string {
+	if !w.tiered {
+		return nil
+	}
+	return []string{"remote.storage.enable=true", "local.retention.ms=1500", "segment.ms=1000"}
 }
 
 // create creates a topic whose records are judged, with configs NAME=VALUE.

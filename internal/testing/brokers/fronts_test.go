@@ -72,8 +72,8 @@ func (h fronted) DialContext(ctx context.Context, network, address string) (net.
 }
 
 // The address that a broker advertises leads nowhere, and that of its seed leads to it: it has a
-// session and follows, and nobody can follow it. So it leads nothing, although it is the preferred
-// leader of partitions, until the address is right.
+// session and follows, and no other can follow it. So it leads nothing, although it is the
+// preferred leader of partitions, until the address is right.
 func TestABrokerThatAdvertisesAWrongAddress(t *testing.T) {
 	historyOf(t, 26, kind{apart: true}, wrongAddress)
 }

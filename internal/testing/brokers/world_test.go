@@ -45,6 +45,7 @@ type kind struct {
 	witness bool     // the last of three only votes
 	apart   bool     // brokers advertise addresses of their own, which are no seeds
 	long    bool     // names of topics, of a group and of transactional ids have the largest valid length
+	tiered  bool     // old records of some topics are only in an object store
 	more    []string // further settings of all brokers
 }
 
@@ -123,6 +124,7 @@ type world struct {
 	random *rand.Rand // of the schedule
 	net    *simtcp.Net
 	began  time.Time
+	store  string // the directory of the object store
 	log    *zap.Logger
 	nodes  map[int32]*node
 	host   *simtcp.Host // of the clients
@@ -205,6 +207,9 @@ func newWorld(t testing.TB, seed uint64, k kind) *world {
 		nodes: map[int32]*node{}, fronts: newFronts(), elected: map[uncleanElection]bool{}, short: map[string]bool{},
 		lose: func(string, int32, int32, time.Time) {}}
 	w.host = w.net.Host(clientIP)
+	if k.tiered {
+		w.store = t.TempDir()
+	}
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", NameKey: "n", LevelKey: "l",
 		EncodeLevel: zapcore.CapitalLevelEncoder})
 	w.log = zap.New(zapcore.NewCore(encoder, w, zap.InfoLevel))
@@ -386,6 +391,10 @@ func (w *world) settings(id int32) []string {
 		"log.cleaner.backoff.ms=1000", "wal.profile=" + cmp.Or(w.profile, "sync"), "broker.rack=" + rack(id)}
 	set = append(set, shareload.Settings()...)
 	set = append(set, w.more...)
+	if w.tiered {
+		set = append(set, "archive.url=file://"+w.store, "remote.log.manager.task.interval.ms=700",
+			"log.retention.check.interval.ms=900")
+	}
 	if w.size() > 1 {
 		set = append(set, "cluster.name=c", "cluster.seeds="+strings.Join(w.addresses()[:w.seeds()], ","))
 	}

@@ -42,6 +42,7 @@ type torture struct {
 	took   map[string][][3]time.Duration // what the rounds of a fault took
 	probes availability
 	limits map[string]*string // further configs of the topics
+	store  string             // the directory that has old records; empty: there is none
 }
 
 // inTorture leaves a test to make cluster-torture: it takes long, and other tests have parts of it.
@@ -80,6 +81,7 @@ func underFaults(t *testing.T, holders int, set ...string) {
 	c.faulty, c.took, c.ahead = map[int]bool{}, map[string][][3]time.Duration{}, map[int]time.Duration{}
 	c.skewed = os.Getenv("CHRONIKD_SKEWED")
 	c.holders, c.set = holders, set
+	c.tiered()
 	c.set = append(c.set, "chronik.log.scrub.interval.ms=10000") // damage is found without a reader
 	c.set = append(c.set, shareload.Settings()...)
 	c.apart(seed)
@@ -153,7 +155,11 @@ func (c *torture) judge(t *testing.T, stop func(), clients *sync.WaitGroup) {
 	c.readsWhatWasSeen(t, c.client)
 	c.commitsAreKept()
 	c.end(syscall.SIGTERM, 0, 1, 2)
-	c.sameLogs(t, c.dirs[:c.holders])
+	if c.store != "" {
+		c.inStore(t)
+	} else {
+		c.sameLogs(t, c.dirs[:c.holders])
+	}
 	c.report(t)
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -36,23 +37,29 @@ type described struct {
 	Configs     map[string]string `json:"configs"`           // configs that are set on the topic
 	Records     int64             `json:"records"`           // offsets between start and end: an upper bound
 	Size        *int64            `json:"sizeBytes"`         // of all replicas; nil if unknown
+	Remote      bool              `json:"remoteStorage"`     // remote.storage.enable
 	Partitions  []partition       `json:"partitions"`
 	more        bool              // Records lacks those of leaders that do not answer
 }
 
 type partition struct {
-	Partition int32    `json:"partition"`
-	Leader    int32    `json:"leader"` // -1 for none
-	Epoch     int32    `json:"leaderEpoch"`
-	Replicas  []int32  `json:"replicas"`
-	ISR       []int32  `json:"isr"`
-	Offline   []int32  `json:"offlineReplicas"`
-	ELR       []int32  `json:"elr,omitempty"`   // eligible leader replicas (KIP-966)
-	State     string   `json:"state,omitempty"` // why it has no leader or too few replicas; empty if it has all
-	Start     *int64   `json:"start"`           // nil if unknown
-	End       *int64   `json:"end"`
-	Size      *int64   `json:"sizeBytes"`
-	Dirs      []string `json:"logDirs"`
+	Partition int32   `json:"partition"`
+	Leader    int32   `json:"leader"` // -1 for none
+	Epoch     int32   `json:"leaderEpoch"`
+	Replicas  []int32 `json:"replicas"`
+	ISR       []int32 `json:"isr"`
+	Offline   []int32 `json:"offlineReplicas"`
+	ELR       []int32 `json:"elr,omitempty"`   // eligible leader replicas (KIP-966)
+	State     string  `json:"state,omitempty"` // why it has no leader or too few replicas; empty if it has all
+	Start     *int64  `json:"start"`           // nil if unknown
+	End       *int64  `json:"end"`
+	// Of a topic with remote.storage.enable: the first offset on the leader's disk, and the last in
+	// the object store, -1 for none. Nil if unknown, and for other topics.
+	LocalStart *int64 `json:"localStart,omitempty"`
+	Tiered     *int64 `json:"latestTiered,omitempty"`
+
+	Size *int64   `json:"sizeBytes"`
+	Dirs []string `json:"logDirs"`
 	// Behind are the records that each replica lacks, by broker id; -1 if the broker does not
 	// answer. Replicas that lack nothing are left out.
 	Behind   map[int32]int64 `json:"behind,omitempty"`
@@ -91,10 +98,12 @@ func describe(a *app.App) *cobra.Command {
 // facts is what the broker returns in addition to the metadata.
 type facts struct {
 	starts, ends kadm.ListedOffsets
-	configs      kadm.ResourceConfigs
-	dirs         kadm.DescribedAllLogDirs // empty if the broker lacks the API
-	logs         map[log]view.Log         // from the admin port, if there is one
-	eligible     map[log]eligible
+	// locals and tiered are of topics with remote.storage.enable.
+	locals, tiered kadm.ListedOffsets
+	configs        kadm.ResourceConfigs
+	dirs           kadm.DescribedAllLogDirs // empty if the broker lacks the API
+	logs           map[log]view.Log         // from the admin port, if there is one
+	eligible       map[log]eligible
 }
 
 type log struct {
@@ -133,7 +142,42 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (fact
 	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
 		return f, app.Refused("configs", app.BrokerError(err), "")
 	}
-	return f, nil
+	err = f.askTiers(ctx, adm)
+	return f, err
+}
+
+// The special timestamps of ListOffsets about tiered storage (KIP-405, KIP-1005).
+const (
+	earliestLocal = -4
+	latestTiered  = -5
+)
+
+// askTiers fetches the offsets of topics with remote.storage.enable that depend on it. A broker
+// that does not know them answers with an error for each partition.
+func (f *facts) askTiers(ctx context.Context, adm *kadm.Client) (err error) {
+	var names []string
+	for _, r := range f.configs {
+		if remote(r.Configs) {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	f.locals, err = adm.ListOffsetsAfterMilli(ctx, earliestLocal, names...)
+	if unanswered(err) {
+		return app.Refused("start offsets on local disks", app.BrokerError(err), "")
+	}
+	f.tiered, err = adm.ListOffsetsAfterMilli(ctx, latestTiered, names...)
+	if unanswered(err) {
+		return app.Refused("last offsets in the object store", app.BrokerError(err), "")
+	}
+	return nil
+}
+
+// remote reports whether a topic has remote.storage.enable.
+func remote(configs []kadm.Config) bool {
+	return slices.ContainsFunc(configs, func(c kadm.Config) bool { return c.Key == "remote.storage.enable" && c.MaybeValue() == "true" })
 }
 
 // askHoldings fetches offsets and sizes.
@@ -202,6 +246,7 @@ func (f *facts) describe(t kadm.TopicDetail) described {
 			if r.Name != t.Topic {
 				continue
 			}
+			d.Remote = d.Remote || remote([]kadm.Config{c})
 			if c.Key == profileConfig {
 				d.Profile = c.MaybeValue()
 			}
@@ -236,7 +281,7 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 		}
 		return &o.Offset
 	}
-	x.Start, x.End = offset(f.starts), offset(f.ends)
+	x.Start, x.End, x.LocalStart, x.Tiered = offset(f.starts), offset(f.ends), offset(f.locals), offset(f.tiered)
 	f.dirs.Each(func(dir kadm.DescribedLogDir) {
 		if in, ok := dir.Topics.Lookup(p.Topic, p.Partition); ok && !in.IsFuture {
 			x.Size = sum(x.Size, &in.Size)
@@ -254,6 +299,9 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 	x.Retained = l.Retained
 	if own := cmp.Or(l.Error, l.Damaged); own != "" {
 		x.Error = own
+	} else if l.Tier != nil && l.Tier.Error != "" {
+		x.Error = fmt.Sprintf("copies to the object store fail since %s: %s", time.UnixMilli(l.Tier.FailingMs).UTC().Format(time.RFC3339),
+			l.Tier.Error)
 	}
 	return x
 }
@@ -317,6 +365,9 @@ func (d *described) table() *output.Table {
 	}
 	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#",
 		"+OFFLINE", "+DIRECTORIES", "+RETAINED", "+ERROR"}}
+	if d.Remote {
+		t.Columns = append(t.Columns, "LOCAL START#", "LAST TIERED#")
+	}
 	impaired := slices.ContainsFunc(d.Partitions, func(p partition) bool { return p.State != "" })
 	if impaired {
 		t.Columns = append(t.Columns, "ELR", "BEHIND", "STATE")
@@ -324,6 +375,9 @@ func (d *described) table() *output.Table {
 	for _, p := range d.Partitions {
 		row := []any{p.Partition, p.Leader, p.Epoch, text.Numbers(p.Replicas), text.Numbers(p.ISR), known(p.Start), known(p.End),
 			size(p.Size), text.Numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error}
+		if d.Remote {
+			row = append(row, known(p.LocalStart), known(p.Tiered))
+		}
 		if impaired {
 			row = append(row, text.Numbers(p.ELR), behindText(p.Behind), p.State)
 		}

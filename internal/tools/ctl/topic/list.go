@@ -21,6 +21,7 @@ type listed struct {
 	Internal    bool   `json:"internal"`
 	Size        *int64 `json:"sizeBytes"`         // of all replicas; nil if unknown
 	Records     int64  `json:"records"`           // offsets between start and end: an upper bound
+	Remote      bool   `json:"remoteStorage"`     // remote.storage.enable: old records may be in the object store only
 	Profile     string `json:"profile,omitempty"` // empty for a broker without profiles
 }
 
@@ -92,15 +93,15 @@ func (l *listFlags) show(ctx context.Context, a *app.App, adm *kadm.Client, topi
 			return err
 		}
 	}
-	table := &output.Table{Columns: []string{"TOPIC", "PARTITIONS#", "REPLICAS#", "+SIZE#", "+RECORDS#", "+PROFILE", "+ID", "+INTERNAL"},
-		Empty: "no topics"}
+	table := &output.Table{Columns: []string{"TOPIC", "PARTITIONS#", "REPLICAS#", "+SIZE#", "+RECORDS#", "+PROFILE", "+TIERED", "+ID",
+		"+INTERNAL"}, Empty: "no topics"}
 	all := []listed{}
 	for _, t := range topics {
 		d := f.describe(t)
 		x := listed{Topic: t.Topic, Partitions: len(t.Partitions), Replication: d.Replication, ID: d.ID, Internal: t.IsInternal,
-			Size: d.Size, Records: d.Records, Profile: d.Profile}
+			Size: d.Size, Records: d.Records, Profile: d.Profile, Remote: d.Remote}
 		all = append(all, x)
-		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), d.offsets(), x.Profile, x.ID, x.Internal)
+		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), d.offsets(), x.Profile, x.Remote, x.ID, x.Internal)
 	}
 	return a.Print(all, table)
 }

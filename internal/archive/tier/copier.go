@@ -1,0 +1,281 @@
+package tier
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/archive/upload"
+	"github.com/chronik-io/chronik/internal/breakrules"
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/label"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// Options are a Copier's.
+type Options struct {
+	Self int32
+	// Open returns the object store and the prefix of the cluster's objects in it. Calls of the
+	// store must have deadlines; see objects.Repeat.
+	Open func() (objects.Store, string, error)
+	// Partitions returns the partitions of this broker.
+	Partitions func() []*replica.Partition
+	// Image returns the newest image, and Applied waits until it shows a revision and the
+	// partitions follow it.
+	Image   func() *metadata.Image
+	Applied func(ctx context.Context, revision int64) error
+	// Alter is controller.AlterTier. Raise raises the cluster to a feature level, if all brokers
+	// support it.
+	Alter func(ctx context.Context, x *metadata.TierChange) (revision int64, err error)
+	Raise func(ctx context.Context, level int32) error
+	// Topic returns the settings of a topic under an image.
+	Topic func(*metadata.Image, *metadata.Topic) *configdef.Topic
+	// Interval is the pause between two rounds.
+	Interval time.Duration
+	// Rate returns how many bytes per second are read and uploaded at most; 0: no bound.
+	Rate   func() int64
+	Logger *zap.Logger
+	// Sizes replaces the sizes of uploads; zero fields select 64 MiB and 1000. Only tests set it.
+	Sizes upload.Options
+	// Broken are the rules that a test has removed.
+	Broken breakrules.Removed[Rule]
+}
+
+// copiers is how many partitions are copied at a time: most of the time of a small copy is that of
+// the store's answers.
+const copiers = 4
+
+// stepTime bounds one object with its manifest.
+const stepTime = 10 * time.Minute
+
+// Copier works for one broker. Run runs it; the other methods may be called concurrently.
+type Copier struct {
+	opt    Options
+	wake   chan struct{} // capacity 1: a round is due
+	counts counts
+
+	mu       sync.Mutex                        // guards the following fields
+	compared map[metadata.TopicPartition]int32 // the leader epoch in which each was compared
+	failures map[metadata.TopicPartition]Failure
+	next     time.Time // when the bytes read so far are within the rate
+	oldest   map[metadata.TopicPartition]oldest
+}
+
+// oldest is what retention has found last in the records of a partition, which counts
+// until its Tier changes: when the oldest part is too old, and its bytes.
+type oldest struct {
+	revision int64
+	old      time.Time
+	bytes    int64
+}
+
+// Failure is why a partition's records are not copied.
+type Failure struct {
+	Topic     string
+	Partition int32
+	Since     time.Time
+	Err       error
+}
+
+// New returns a Copier.
+func New(o Options) *Copier {
+	s := &o.Sizes
+	s.ObjectBytes, s.ManifestParts = cmp.Or(s.ObjectBytes, 64<<20), cmp.Or(s.ManifestParts, 1000)
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return &Copier{opt: o, wake: make(chan struct{}, 1), compared: map[metadata.TopicPartition]int32{},
+		failures: map[metadata.TopicPartition]Failure{}, oldest: map[metadata.TopicPartition]oldest{}}
+}
+
+// Failures returns why records are not copied, by topic and partition.
+func (c *Copier) Failures() []Failure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.SortedFunc(maps.Values(c.failures), func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+}
+
+// Soon requests a round, for example because a topic's settings have changed. It does not wait.
+func (c *Copier) Soon() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends.
+func (c *Copier) Run(ctx context.Context) {
+	label.Goroutine("tier", "")
+	t := time.NewTimer(pause.Spread(c.opt.Interval))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		case <-t.C:
+		}
+		c.round(ctx)
+		t.Reset(c.opt.Interval)
+	}
+}
+
+// round examines all partitions once.
+func (c *Copier) round(ctx context.Context) {
+	img := c.opt.Image()
+	var due []*replica.Partition
+	led := map[metadata.TopicPartition]bool{}
+	for _, p := range c.opt.Partitions() {
+		topic := img.TopicByID(p.Log().ID().Topic)
+		if topic == nil || !c.leads(img, p) {
+			continue
+		}
+		if conf := c.opt.Topic(img, topic); conf.Remote || p.Tier() != nil {
+			due = append(due, p)
+			led[p.TopicPartition()] = true
+		}
+	}
+	c.forget(led)
+	if len(due) == 0 {
+		return
+	}
+	if img.FeatureLevel() < metadata.TierLevel {
+		if err := c.opt.Raise(ctx, metadata.TierLevel); err != nil {
+			c.failed(due, fmt.Errorf("the metadata cannot name copies of records before all brokers run this version: %w", err))
+			return
+		}
+	}
+	store, prefix, err := c.opt.Open()
+	if err != nil {
+		c.failed(due, err)
+		return
+	}
+	todo := make(chan *replica.Partition)
+	var all sync.WaitGroup
+	for range min(copiers, len(due)) {
+		all.Go(func() {
+			for p := range todo {
+				c.partition(ctx, store, prefix, p)
+			}
+		})
+	}
+	for _, p := range due {
+		todo <- p
+	}
+	close(todo)
+	all.Wait()
+}
+
+// forget drops what is known of partitions that this broker does not lead.
+func (c *Copier) forget(led map[metadata.TopicPartition]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.compared, func(tp metadata.TopicPartition, _ int32) bool { return !led[tp] })
+	maps.DeleteFunc(c.failures, func(tp metadata.TopicPartition, _ Failure) bool { return !led[tp] })
+	maps.DeleteFunc(c.oldest, func(tp metadata.TopicPartition, _ oldest) bool { return !led[tp] })
+}
+
+// leads reports whether this broker leads a partition, by the image and in fact.
+func (c *Copier) leads(img *metadata.Image, p *replica.Partition) bool {
+	rec := img.Partition(p.TopicPartition())
+	leader, epoch := p.Leader()
+	return rec != nil && rec.Leader == c.opt.Self && leader == c.opt.Self && rec.LeaderEpoch == epoch
+}
+
+// partition does what is due of one partition, until nothing is or it fails.
+func (c *Copier) partition(ctx context.Context, store objects.Store, prefix string, p *replica.Partition) {
+	for ctx.Err() == nil {
+		bounded, cancel := context.WithTimeout(ctx, stepTime)
+		s := &step{c: c, ctx: bounded, p: p, tp: p.TopicPartition(), img: c.opt.Image()}
+		o := c.opt.Sizes
+		o.Store, o.Prefix, o.Spend = store, prefix, c.spend
+		s.b = upload.NewBatch(o)
+		more, err := s.run()
+		cancel()
+		if errors.Is(err, metadata.ErrConflict) {
+			more, err = true, c.await(ctx, err)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		c.outcome(p, err)
+		if err != nil || !more {
+			return
+		}
+	}
+}
+
+// await waits until the image shows what refused a change.
+func (c *Copier) await(ctx context.Context, err error) error {
+	conflict := (*metadata.ConflictError)(nil)
+	if !errors.As(err, &conflict) {
+		return err
+	}
+	return c.opt.Applied(ctx, conflict.Revision)
+}
+
+// outcome notes how the last step of a partition ended.
+func (c *Copier) outcome(p *replica.Partition, err error) {
+	if err == nil {
+		c.mu.Lock()
+		delete(c.failures, p.TopicPartition())
+		c.mu.Unlock()
+		return
+	}
+	c.failed([]*replica.Partition{p}, err)
+}
+
+func (c *Copier) failed(list []*replica.Partition, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts.failures.Add(int64(len(list)))
+	for _, p := range list {
+		tp := p.TopicPartition()
+		f, known := c.failures[tp]
+		if !known {
+			f = Failure{Topic: p.Log().Topic(), Partition: tp.Partition, Since: time.Now()}
+			c.opt.Logger.Warn("records are not copied to the object store", zap.Stringer("partition", p), zap.Error(err))
+		}
+		f.Err = err
+		c.failures[tp] = f
+	}
+}
+
+// spend waits as the rate demands after n bytes were read.
+func (c *Copier) spend(ctx context.Context, n int) error {
+	rate := int64(0)
+	if c.opt.Rate != nil {
+		rate = c.opt.Rate()
+	}
+	if rate <= 0 {
+		return nil
+	}
+	now := time.Now()
+	c.mu.Lock()
+	if c.next.Before(now) {
+		c.next = now
+	}
+	c.next = c.next.Add(time.Duration(float64(n) / float64(rate) * float64(time.Second)))
+	wait := c.next.Sub(now)
+	c.mu.Unlock()
+	if wait < time.Millisecond {
+		return nil
+	}
+	if pause.Sleep(ctx, wait) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}

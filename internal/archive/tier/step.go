@@ -1,0 +1,312 @@
+package tier
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/upload"
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// step is one change of what the store has of one partition.
+type step struct {
+	c   *Copier
+	ctx context.Context
+	b   *upload.Batch
+	p   *replica.Partition
+	tp  metadata.TopicPartition
+	img *metadata.Image // what the step relies on, except for the log
+	was *metadata.Tier  // of the image; nil: none
+}
+
+// run does the next thing that is due. more reports that another may be.
+func (s *step) run() (more bool, err error) {
+	topic := s.img.TopicByID(s.tp.Topic)
+	if topic == nil || !s.c.leads(s.img, s.p) {
+		return false, nil
+	}
+	conf := s.c.opt.Topic(s.img, topic)
+	s.was = s.img.Tier(s.tp)
+	switch {
+	case s.was == nil && !conf.Remote:
+		return false, nil
+	case s.was != nil && conf.DropRemote:
+		return false, s.alter(nil)
+	case s.was == nil:
+		return true, s.first(s.p.Log().Ends())
+	}
+	if done, err := s.compare(); err != nil || done {
+		return true, err
+	}
+	if done, err := s.retain(conf); err != nil || done {
+		return true, err
+	}
+	if !conf.Remote || conf.NoCopies {
+		return false, nil
+	}
+	return s.copy()
+}
+
+// alter changes the Tier, and waits until this broker knows it.
+func (s *step) alter(next *metadata.Tier) error {
+	x := metadata.TierChange{TopicPartition: s.tp, Next: next, Record: s.img.Partition(s.tp).Revision, Collection: s.img.Collection()}
+	if s.was != nil {
+		x.Was = s.was.Revision
+	}
+	if s.c.opt.Broken.Has(AnyCollection) {
+		x.Collection = -1
+	}
+	revision, err := s.c.opt.Alter(s.ctx, &x)
+	if err == nil {
+		err = s.c.opt.Applied(s.ctx, revision)
+	}
+	if err != nil {
+		return fmt.Errorf("name what the object store has of %s: %w", s.p, err)
+	}
+	return nil
+}
+
+func (s *step) id() format.ID { return format.ID{Topic: s.tp.Topic, Partition: s.tp.Partition} }
+
+// archived returns what the store has.
+func (s *step) archived() *upload.Archived {
+	return s.b.ArchivedIn(&format.Partition{ID: s.id(), State: format.Kept, Start: s.was.Start, End: s.was.End,
+		Manifest: objects.Nonce(s.was.Manifest), Archived: s.archivedEnd()})
+}
+
+func (s *step) archivedEnd() int64 {
+	if s.was.Empty() {
+		return 0
+	}
+	return s.was.End
+}
+
+// compare cuts off what the log of this leader does not have: an unclean election has undone it. It
+// reports whether it has changed the Tier.
+func (s *step) compare() (changed bool, err error) {
+	_, epoch := s.p.Leader()
+	generation := metadata.ID(s.img.Generation())
+	s.c.mu.Lock()
+	known, ok := s.c.compared[s.tp]
+	s.c.mu.Unlock()
+	undone := s.was.Epoch < s.img.Partition(s.tp).Unclean // perhaps
+	if ok && known == epoch && s.was.Generation == generation && !undone {
+		return false, nil
+	}
+	ends := s.p.Log().Ends()
+	if s.was.End < ends.LogStart && (!s.was.Empty() || s.was.Generation != generation) {
+		return true, s.bridge(ends)
+	}
+	if undone && s.was.Empty() { // it may be above records that were appended since
+		next := s.none(ends.LogStart)
+		return true, s.alter(&next)
+	}
+	next := *s.was
+	next.Generation, next.Epoch = generation, s.epoch()
+	if !s.was.Empty() && s.was.End > ends.LogStart && !s.c.opt.Broken.Has(TrustCopy) {
+		all := s.p.Known()
+		t := &upload.Target{ID: s.id(), Log: s.hold(), Start: s.was.Start, End: ends.LogEnd}
+		a, err := s.b.Agree(s.ctx, t, &all, s.archived())
+		if err == nil && a.End() < s.was.End {
+			a, err = s.b.List(s.ctx, t, a)
+		}
+		if err != nil {
+			return false, err
+		}
+		if a.End() > s.was.Start && a.End() < ends.LogStart {
+			return true, s.restart(s.was.Start, ends.LogStart)
+		}
+		if a.End() < s.was.End {
+			s.c.opt.Logger.Warn("an election has undone records that the object store has", zap.Stringer("partition", s.p),
+				zap.Int64("from", a.End()), zap.Int64("to", s.was.End))
+			start := s.was.Start
+			if a.End() <= start { // the log may end below, and continue there
+				start = ends.LogStart
+			}
+			if next, err = s.named(a, start); err != nil {
+				return false, err
+			}
+		}
+	}
+	if next.End != s.was.End || next.Generation != s.was.Generation || undone {
+		return true, s.alter(&next)
+	}
+	s.c.mu.Lock()
+	s.c.compared[s.tp] = epoch
+	s.c.mu.Unlock()
+	return false, nil
+}
+
+// restart leaves out what the store has below the local log, since elections have undone what was
+// between them: of two unclean ones, the second leader had dropped what the first one lacked.
+func (s *step) restart(from, to int64) error {
+	s.c.opt.Logger.Error("records after those in the object store are lost, so that these are given up, too: the log begins where that of its leader does",
+		zap.Stringer("partition", s.p), zap.Int64("from", from), zap.Int64("to", to))
+	next := s.none(to)
+	return s.alter(&next)
+}
+
+// hold returns the log for a reader. It keeps nothing: what the step has read is compared with what
+// has changed by the condition of the transaction, since a log is truncated only by another leader.
+func (s *step) hold() *storage.Hold {
+	h := s.p.Log().Hold()
+	h.Loosen()
+	context.AfterFunc(s.ctx, h.Release)
+	return h
+}
+
+// epoch returns the leader epoch in which this broker leads.
+func (s *step) epoch() int32 { return s.img.Partition(s.tp).LeaderEpoch }
+
+// none returns the Tier of a log that begins at an offset and has no copy.
+func (s *step) none(start int64) metadata.Tier {
+	return metadata.Tier{Start: start, End: start, Generation: metadata.ID(s.img.Generation()), Epoch: s.epoch()}
+}
+
+// named returns the Tier of what is archived from an offset on.
+func (s *step) named(a *upload.Archived, start int64) (metadata.Tier, error) {
+	next := s.none(start)
+	if a.End() <= start {
+		return next, nil
+	}
+	parts, err := s.b.Parts(s.ctx, s.id(), a)
+	if err != nil {
+		return next, err
+	}
+	next.Manifest, next.End = metadata.ID(a.Manifest()), a.End()
+	for i := range parts {
+		next.Bytes += parts[i].To - parts[i].From
+	}
+	known := s.p.Known()
+	next.Epochs = replica.TierEpochs(&known, next.Start, next.End)
+	return next, nil
+}
+
+// retain moves Start, as the retention of all records says, and drops the parts below it, which
+// also a deletion of records has moved. It reports whether it has changed the Tier.
+func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
+	if s.was.Empty() {
+		return false, nil
+	}
+	if !conf.Delete {
+		all := *conf
+		all.Retention, all.RetentionBytes = -1, -1
+		conf = &all
+	}
+	now := time.Now()
+	s.c.mu.Lock()
+	last := s.c.oldest[s.tp]
+	s.c.mu.Unlock()
+	later := s.p.Log().SizeFrom(s.was.End)
+	large := conf.RetentionBytes >= 0 && s.was.Bytes+later-last.bytes >= conf.RetentionBytes
+	if last.revision == s.was.Revision && now.Before(last.old) && !large {
+		return false, nil
+	}
+	a := s.archived()
+	parts, err := s.b.Parts(s.ctx, s.id(), a)
+	if err != nil {
+		return false, err
+	}
+	start := removable(parts, s.was.Start, later, now, conf)
+	if start == s.was.Start && !a.Drops(start) {
+		i := slices.IndexFunc(parts, func(p format.Part) bool { return p.End > start }) // older manifests stay whole
+		first := parts[max(i, 0)]
+		s.c.mu.Lock()
+		s.c.oldest[s.tp] = oldest{s.was.Revision, tooOld(first, now, conf), first.To - first.From}
+		s.c.mu.Unlock()
+		return false, nil
+	}
+	t := &upload.Target{ID: s.id(), Start: start, End: s.was.End}
+	if a, err = s.b.List(s.ctx, t, a); err != nil {
+		return false, err
+	}
+	next, err := s.named(a, start)
+	if err != nil {
+		return false, err
+	}
+	return true, s.alter(&next)
+}
+
+// removable returns the new start of the records of parts, which begin at start: the oldest parts
+// go that retention removes. more are the bytes of later records.
+func removable(parts []format.Part, start, more int64, now time.Time, conf *configdef.Topic) int64 {
+	total := more
+	for i := range parts {
+		total += parts[i].To - parts[i].From
+	}
+	for i := range parts {
+		p := &parts[i]
+		total -= p.To - p.From
+		old := conf.Retention >= 0 && !now.Before(tooOld(*p, now, conf))
+		if large := conf.RetentionBytes >= 0 && total >= conf.RetentionBytes; !old && !large && p.End > start {
+			return start
+		}
+		start = max(start, p.End)
+	}
+	return start
+}
+
+// tooOld returns when a part is older than retention.ms, or a day from now if that is later: the
+// settings may change.
+func tooOld(p format.Part, now time.Time, conf *configdef.Topic) time.Time {
+	const most = 24 * time.Hour
+	if conf.Retention < 0 || conf.Retention > now.Sub(time.UnixMilli(0)) || p.Run.Newest < 0 {
+		return now.Add(most)
+	}
+	at := time.UnixMilli(p.Run.Newest).Add(conf.Retention + time.Millisecond)
+	if day := now.Add(most); at.After(day) {
+		return day
+	}
+	return at
+}
+
+// copy adds one object, if enough records are there. more reports that another may be due.
+func (s *step) copy() (more bool, err error) {
+	log := s.p.Log()
+	ends := s.p.Ends()
+	limit := min(ends.LastStable, log.Ends().Durable)
+	if s.c.opt.Broken.Has(CopyUnstable) {
+		limit = min(ends.HighWatermark, log.Ends().Durable)
+	}
+	if s.c.opt.Broken.Has(CopyVolatile) {
+		limit = ends.LastStable
+	}
+	start, from := s.was.Start, max(s.was.End, ends.LocalStart)
+	if s.was.Empty() {
+		start = from
+	}
+	object := s.c.opt.Sizes.ObjectBytes
+	to := min(limit, log.SealedEnd())
+	if log.SizeOf(from, limit) >= object+object/4 { // it is an estimate
+		to = limit
+	}
+	if from >= to {
+		return false, nil
+	}
+	t := &upload.Target{ID: s.id(), Log: s.hold(), Start: start, End: to}
+	a, err := s.b.Extend(s.ctx, t, s.archived())
+	if err != nil || a.End() <= from {
+		return false, err
+	}
+	next, err := s.named(a, start)
+	if err != nil {
+		return false, err
+	}
+	s.c.opt.Logger.Debug("copied records to the object store", zap.Stringer("partition", s.p), zap.Int64("from", from),
+		zap.Int64("to", a.End()))
+	if err := s.alter(&next); err != nil {
+		return false, err
+	}
+	s.c.counts.objects.Add(1)
+	s.c.counts.bytes.Add(max(next.Bytes-s.was.Bytes, 0))
+	return true, nil
+}

@@ -1,0 +1,172 @@
+package tier
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/must"
+)
+
+// Records are copied, local disks drop them, and readers get all of them.
+func TestRecordsAreReadFromTheStore(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	b := w.brokers[0]
+	for range 5 {
+		w.produce(4, 3)
+		b.copyAll()
+		must.OK(t, b.healthy())
+		b.retain()
+		w.replicate()
+		must.OK(t, b.check())
+	}
+	e := b.partition().Ends()
+	if x := w.tier(); x.Start != 0 || x.End < 40 || e.LocalStart < 30 || e.LogStart != 0 {
+		t.Errorf("%+v, %+v", x, e)
+	}
+	w.fail(2, 1)
+	w.follow()
+	w.replicate()
+	must.OK(t, w.brokers[1].check())
+}
+
+// undone lets broker 1 copy records that broker 2 lacks, and broker 2 lead after an unclean
+// election. Both have dropped the first records.
+func undone(t *testing.T) *world {
+	w := newWorld(t, "sync", nil)
+	b := w.brokers[0]
+	w.produce(6, 3)
+	b.copyAll()
+	b.retain()
+	w.produce(2, 3)
+	w.lone(1, true)
+	w.add(8)
+	b.copyAll()
+	must.OK(t, b.healthy())
+	if x := w.tier(); x.End < 30 {
+		t.Fatalf("%+v", x)
+	}
+	w.lone(2, false)
+	if end := len(w.values); end != 24 {
+		t.Fatalf("%d records are left", end)
+	}
+	return w
+}
+
+// What an unclean election has undone is read from no store, also before the new leader has
+// compared its log with that.
+func TestUndoneRecordsAreNotRead(t *testing.T) {
+	w := undone(t)
+	w.add(3)
+	must.OK(t, w.brokers[1].check())
+	w.brokers[1].copyAll()
+	must.OK(t, w.brokers[1].check())
+}
+
+// The new leader of an unclean election drops no records because the store has others at their
+// offsets.
+func TestUndoneRecordsAreNoCopies(t *testing.T) {
+	w := undone(t)
+	b := w.brokers[1]
+	w.add(3)
+	b.retain()
+	must.OK(t, b.check())
+	b.copyAll()
+	b.retain()
+	must.OK(t, b.healthy())
+	must.OK(t, b.check())
+	w.add(8)
+	b.copyAll()
+	b.retain()
+	must.OK(t, b.healthy())
+	must.OK(t, b.check())
+	if x, e := w.tier(), b.partition().Ends(); x.End < 45 || e.LocalStart < 40 {
+		t.Errorf("%+v, %+v", x, e)
+	}
+}
+
+// An unclean election may leave a log that ends below the first record of which the store has a
+// copy, or below those that were deleted. The records that follow are copied.
+func TestALogThatEndsBelowTheCopies(t *testing.T) {
+	for name, all := range map[string]bool{"some were deleted": false, "all were deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "sync", nil)
+			w.produce(2, 3)
+			w.lone(1, true)
+			w.add(8)
+			w.brokers[0].copyAll()
+			if w.delete(15); all {
+				w.delete(int64(len(w.values)))
+			}
+			w.lone(2, false)
+			w.gone = 0
+			b := w.brokers[1]
+			must.OK(t, b.check())
+			for range 4 {
+				w.add(4)
+				b.copyAll()
+				must.OK(t, b.healthy())
+				b.retain()
+				must.OK(t, b.check())
+			}
+		})
+	}
+}
+
+// Records are deleted while the first copy begins: they do not come back.
+func TestNoCopyBringsBackDeletedRecords(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	w.produce(6, 3)
+	w.lone(1, true)
+	b := w.brokers[0]
+	b.beforeStart = func() { b.beforeStart = nil; b.copyAll() }
+	w.delete(10)
+	must.OK(t, b.healthy())
+	if x := b.partition().Tier(); x.Start != 10 || x.End < 12 {
+		t.Errorf("%+v", x)
+	}
+	must.OK(t, b.check())
+}
+
+// Records are deleted that are in one of the older manifests: nothing changes until all of its
+// records are.
+func TestRetentionWaitsForWholeManifests(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	b := w.brokers[0]
+	w.lone(1, true)
+	w.add(60)
+	b.copyAll()
+	must.OK(t, b.healthy())
+	w.delete(20)
+	w.conf.RetentionBytes = 1 << 30
+	changes := 0
+	w.alter = func(x *metadata.TierChange) (int64, error) {
+		if changes++; changes > 3 {
+			return 0, errors.New("there is no end of changes")
+		}
+		return w.ctl.AlterTier(t.Context(), x)
+	}
+	b.copyAll()
+	must.OK(t, b.healthy())
+	must.OK(t, b.check())
+}
+
+// retention.bytes keeps as many bytes, also if the newest records are much smaller than those
+// before.
+func TestRetentionBytesOfSmallRecords(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	b := w.brokers[0]
+	w.lone(1, true)
+	w.add(20)
+	b.copyAll()
+	b.size = 10
+	for range 100 {
+		w.add(1)
+	}
+	w.conf.RetentionBytes = 60 << 10
+	b.copyAll()
+	must.OK(t, b.healthy())
+	if start := w.tier().Start; start > 10 {
+		t.Errorf("the log begins at %d, although all 60 large records have 62 KB", start)
+	}
+}

@@ -1,0 +1,133 @@
+package tier
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/archive/tierread"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
+)
+
+// Watch notes which partitions' reads from the store fail. It implements replica.Tiers.
+type Watch struct {
+	Reads replica.Tiers
+	// Name returns the name of a topic, empty if it was deleted.
+	Name   func(id [16]byte) string
+	Logger *zap.Logger
+
+	mu      sync.Mutex // guards the following field
+	failing map[metadata.TopicPartition]*unread
+}
+
+// unread is a partition of which no read has succeeded since the first failure.
+type unread struct {
+	since, last time.Time
+	err         error
+	logged      bool
+}
+
+// A read may fail because the metadata have changed meanwhile, so the reads of a partition must
+// fail for leastUnread until it counts. forgetUnread is how long it counts after the last failure:
+// no client asks any longer.
+const (
+	leastUnread  = 5 * time.Second
+	forgetUnread = time.Minute
+)
+
+var errSlow = errors.New("the object store does not answer in time")
+
+// note notes the end of a read.
+func (w *Watch) note(tp metadata.TopicPartition, err error) {
+	if errors.Is(err, storage.ErrOffsetOutOfRange) || errors.Is(err, tierread.ErrClosed) {
+		return
+	}
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		delete(w.failing, tp)
+		return
+	}
+	x := w.failing[tp]
+	if x == nil || now.Sub(x.last) > forgetUnread {
+		if w.failing == nil {
+			w.failing = map[metadata.TopicPartition]*unread{}
+		}
+		x = &unread{since: now}
+		w.failing[tp] = x
+	}
+	if x.last, x.err = now, err; !x.logged && now.Sub(x.since) >= leastUnread {
+		x.logged = true
+		w.Logger.Warn("records cannot be read from the object store", zap.String("topic", w.Name(tp.Topic)),
+			zap.Int32("partition", tp.Partition), zap.Time("since", x.since), zap.Error(err))
+	}
+}
+
+// Failures returns the partitions whose reads fail, by topic and partition. Since is the first
+// failure after which no read has succeeded.
+func (w *Watch) Failures() (list []Failure) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for tp, x := range w.failing {
+		name := w.Name(tp.Topic)
+		if now.Sub(x.last) > forgetUnread || name == "" {
+			delete(w.failing, tp)
+			continue
+		}
+		if x.last.Sub(x.since) < leastUnread {
+			continue
+		}
+		err := x.err
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = errSlow
+		}
+		list = append(list, Failure{Topic: name, Partition: tp.Partition, Since: x.since, Err: err})
+	}
+	slices.SortFunc(list, func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return list
+}
+
+// Read implements replica.Tiers.
+func (w *Watch) Read(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier, offset, limit int64, max int, atLeastOne bool) (
+	storage.Slice, error) {
+	s, err := w.Reads.Read(ctx, tp, t, offset, limit, max, atLeastOne)
+	w.note(tp, err)
+	return s, err
+}
+
+// Aborted implements replica.Tiers.
+func (w *Watch) Aborted(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier, from, limit int64) (
+	list []txnindex.Entry, more bool, err error) {
+	list, more, err = w.Reads.Aborted(ctx, tp, t, from, limit)
+	if err != nil { // the read before has succeeded
+		w.note(tp, err)
+	}
+	return list, more, err
+}
+
+// FindTime implements replica.Tiers.
+func (w *Watch) FindTime(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier, ts int64) (storage.Timestamp, error) {
+	found, err := w.Reads.FindTime(ctx, tp, t, ts)
+	w.note(tp, err)
+	return found, err
+}
+
+// MaxTime implements replica.Tiers.
+func (w *Watch) MaxTime(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier) (storage.Timestamp, error) {
+	found, err := w.Reads.MaxTime(ctx, tp, t)
+	w.note(tp, err)
+	return found, err
+}

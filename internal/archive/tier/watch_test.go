@@ -1,0 +1,81 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/archive/tierread"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// failingReads are reads that fail with an error.
+type failingReads struct {
+	replica.Tiers
+	err error
+}
+
+func (f *failingReads) FindTime(context.Context, metadata.TopicPartition, *metadata.Tier, int64) (storage.Timestamp, error) {
+	return storage.Timestamp{}, f.err
+}
+
+// A partition counts when its reads have failed for a while, until one succeeds or none comes.
+func TestReadsThatFailAreNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		reads := &failingReads{}
+		gone := [16]byte{9}
+		w := &Watch{Reads: reads, Logger: zap.New(core), Name: func(id [16]byte) string {
+			if id == gone {
+				return ""
+			}
+			return "t"
+		}}
+		read := func(tp metadata.TopicPartition, err error) {
+			reads.err = err
+			_, _ = w.FindTime(t.Context(), tp, nil, 0)
+		}
+		want := func(want string) {
+			t.Helper()
+			var list []string
+			for _, f := range w.Failures() {
+				list = append(list, fmt.Sprintf("%s-%d %v %v", f.Topic, f.Partition, time.Since(f.Since), f.Err))
+			}
+			if got := strings.Join(list, ", "); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		one, two, three := metadata.TopicPartition{}, metadata.TopicPartition{Partition: 2}, metadata.TopicPartition{Topic: gone}
+		for _, tp := range []metadata.TopicPartition{one, two, three} {
+			read(tp, errors.New("x is missing"))
+		}
+		read(metadata.TopicPartition{Partition: 4}, tierread.ErrClosed)
+		read(metadata.TopicPartition{Partition: 5}, storage.ErrOffsetOutOfRange)
+		want("")
+		time.Sleep(leastUnread)
+		want("") // no further read has failed
+		read(one, errors.New("x is missing"))
+		read(two, fmt.Errorf("read: %w", context.DeadlineExceeded))
+		read(three, errors.New("x is missing"))
+		want("t-0 5s x is missing, t-2 5s the object store does not answer in time")
+		read(one, errors.New("x is missing"))
+		if logs.Len() != 2 {
+			t.Errorf("%d lines in the log, want one for each partition", logs.Len())
+		}
+		read(one, nil)
+		want("t-2 5s the object store does not answer in time")
+		time.Sleep(forgetUnread + time.Millisecond)
+		want("")
+		read(two, errors.New("again"))
+		want("")
+	})
+}

@@ -1,0 +1,300 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
+)
+
+// ErrTier means that records are only in the object store, and could not be read there. They may be
+// readable later.
+var ErrTier = errors.New("records that only the object store has")
+
+// Tiers reads records that only the object store has. Its methods wait for the store at most until
+// the context ends.
+type Tiers interface {
+	// Read is storage.Log.Read for offsets of [t.Start, t.End).
+	Read(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier, offset, limit int64, max int, atLeastOne bool) (
+		storage.Slice, error)
+	// Aborted returns the aborted transactions whose markers are in [from, t.End) and that have
+	// records below limit, in the order of their markers. more reports that the local log may have
+	// others, with later markers.
+	Aborted(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier, from, limit int64) (
+		list []txnindex.Entry, more bool, err error)
+	// FindTime returns the first record of [t.Start, t.End) with a timestamp of at least ts, and
+	// MaxTime the first with the largest one. Offset -1 means that there is none.
+	FindTime(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier, ts int64) (storage.Timestamp, error)
+	MaxTime(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier) (storage.Timestamp, error)
+}
+
+// TierOptions are about records that the object store has.
+type TierOptions struct {
+	Reads Tiers
+	// ReadWait and LookupWait bound how long a read of records, or a search for a time, waits for
+	// the store.
+	ReadWait, LookupWait time.Duration
+	// Alter changes what the object store has of a partition. The error matches
+	// metadata.ErrConflict if it was refused; after any other one the outcome is unknown.
+	Alter func(ctx context.Context, x *metadata.TierChange) (revision int64, err error)
+	// Applied waits until Apply was called with a revision of the metadata.
+	Applied func(ctx context.Context, revision int64) error
+}
+
+// Tier returns what the object store has of the partition, as the newest image that was applied
+// names it; nil: nothing.
+func (p *Partition) Tier() *metadata.Tier { return p.tier.Load() }
+
+// setTier follows the metadata. Readers that wait below a new start can be answered.
+func (p *Partition) setTier(t *metadata.Tier) {
+	before := p.Ends().LogStart
+	p.tier.Store(t)
+	if p.Ends().LogStart != before {
+		p.StartMoved()
+	}
+}
+
+// tiers reports whether the object store may have records below the local log. A follower's log
+// begins where its leader's does, although its metadata may not name the copy yet.
+func (p *Partition) tiers() bool { return p.tier.Load() != nil || p.log.Config().Cleanup.Remote }
+
+// startOf returns the log start if the local log begins at an offset.
+func (p *Partition) startOf(local int64) int64 {
+	if t := p.tier.Load(); !t.Empty() {
+		return min(t.Start, local)
+	}
+	return local
+}
+
+// Copied implements storage.Observer. Nothing counts as copied while the store may have records
+// that an unclean election has undone.
+func (p *Partition) Copied() int64 {
+	t := p.tier.Load()
+	switch {
+	case t != nil && t.Epoch < p.role.Load().unclean:
+		return 0
+	case !t.Empty(), t != nil && p.log.Config().Cleanup.Remote:
+		return t.End
+	case p.log.Config().Cleanup.Remote:
+		return 0
+	}
+	return math.MaxInt64
+}
+
+// readTier reads from an offset below the local log. ok is false if the caller must look again:
+// the local log or the metadata have changed. If the store does not answer in time, the transfer
+// continues, and a later read gets the records.
+func (p *Partition) readTier(r *ReadRequest, res *ReadResult, limit int64) (ok bool, err error) {
+	t, local := p.tier.Load(), p.log.Ends().LogStart
+	switch {
+	case r.Offset >= local || t == nil || r.Offset < t.Start:
+		return false, nil
+	case r.Offset >= t.End:
+		return true, p.gap(t, local)
+	case r.LendOnly:
+		res.Larger = 1 // a batch, at least
+		return true, nil
+	}
+	slow := r.Slow
+	if slow == nil {
+		slow = &SlowReads{}
+	}
+	if slow.Until.IsZero() {
+		slow.Until = time.Now().Add(p.env.tier.ReadWait)
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), slow.Until)
+	defer cancel()
+	s, err := p.env.tier.Reads.Read(ctx, p.tp(), t, r.Offset, min(limit, t.End), r.MaxBytes, r.AtLeastOne)
+	if err == nil && r.Committed && s.Size > 0 {
+		res.Aborted, err = p.abortedAcross(ctx, t, r.Offset, &s)
+	}
+	if err == nil {
+		res.Slice = s
+		return true, nil
+	}
+	s.Release()
+	switch {
+	case p.tier.Load() != t: // it may name other objects by now
+		return false, nil
+	case slow.Empty && errors.Is(err, context.DeadlineExceeded):
+		return true, nil
+	}
+	return true, fmt.Errorf("%w: %s: %w", ErrTier, p, err)
+}
+
+// abortedAcross returns the aborted transactions that a reader of s, which is from the object
+// store, must know of. Their markers may be above its end: the last stable offset that bounds the
+// read was determined before, so the local log has them.
+func (p *Partition) abortedAcross(ctx context.Context, t *metadata.Tier, offset int64, s *storage.Slice) ([]txnindex.Entry, error) {
+	list, more, err := p.env.tier.Reads.Aborted(ctx, p.tp(), t, offset, s.Next())
+	if err != nil {
+		return nil, err
+	}
+	if !more {
+		return s.Shorten(list, MaxAborted), nil
+	}
+	if list, err = p.log.AbortedAfter(t.End, s, list, MaxAborted); err != nil {
+		return nil, fmt.Errorf("aborted transactions of %s above %d: %w", p, t.End, err)
+	}
+	return list, nil
+}
+
+// gap returns the error for an offset that neither the local log has nor, as far as this broker
+// knows, the object store.
+func (p *Partition) gap(t *metadata.Tier, local int64) error {
+	return fmt.Errorf("%w: %s begins at %d on this disk, and the metadata name copies up to %d only", ErrTier, p, local, t.End)
+}
+
+// Known returns the leader epochs of the whole log, as far as they are known. The result is
+// independent of the partition.
+func (p *Partition) Known() epochs.Cache {
+	own := p.log.Epochs()
+	t := p.tier.Load()
+	if t == nil {
+		return own
+	}
+	entries := make([]epochs.Entry, len(t.Epochs))
+	for i, e := range t.Epochs {
+		entries[i] = epochs.Entry{Epoch: e.Epoch, Start: e.Start}
+	}
+	all, err := epochs.Of(entries)
+	if err != nil { // a Tier is decoded only if they are in order
+		return own
+	}
+	start := p.log.Ends().LogStart
+	all.CutEnd(start)
+	if first := own.At(start); first >= 0 && all.Latest() > first { // an election has undone it
+		all = all.Until(first)
+	}
+	for _, e := range own.Entries() {
+		all.Assign(e.Epoch, e.Start)
+	}
+	return all
+}
+
+// cutTier moves the start of what the object store has of a partition to an offset, in the
+// metadata, if it begins below. The replicas need not confirm it: the next leader has the metadata
+// of its election, which are later. It returns when the image has it.
+func (m *Manager) cutTier(ctx context.Context, p *Partition, to int64) error {
+	for {
+		t := p.tier.Load()
+		if t == nil || to <= t.Start { // a copy that has begun must not bring back what is deleted
+			return nil
+		}
+		r := p.role.Load()
+		rec := m.newest().Partition(p.tp())
+		if !r.leader || rec == nil || rec.Leader != p.env.self || rec.LeaderEpoch != r.epoch {
+			return r.notLeader()
+		}
+		next := t.From(to)
+		revision, err := m.opt.Tier.Alter(ctx, &metadata.TierChange{TopicPartition: p.tp(), Next: &next, Was: t.Revision,
+			Record: rec.Revision, Collection: -1})
+		conflict := (*metadata.ConflictError)(nil)
+		if errors.As(err, &conflict) {
+			revision, err = conflict.Revision, nil
+		}
+		if err == nil {
+			err = m.opt.Tier.Applied(ctx, revision)
+		}
+		if err != nil {
+			return fmt.Errorf("delete records of %s below %d: %w", p, to, err)
+		}
+	}
+}
+
+// cutTiers is cutTier for many deletions at once, of which it sets the errors. to returns where the
+// log of each is to begin.
+func (m *Manager) cutTiers(ctx context.Context, list []*Partition, to func(i int) int64, failed func(i int, err error)) {
+	var all sync.WaitGroup
+	free := make(chan struct{}, cutsAtOnce)
+	for i, p := range list {
+		if p.Tier() == nil {
+			continue
+		}
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			if err := m.cutTier(ctx, p, to(i)); err != nil {
+				failed(i, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// cutsAtOnce is how many changes of the metadata a deletion of records waits for at a time.
+const cutsAtOnce = 64
+
+// newest returns the newest image that was applied.
+func (m *Manager) newest() *metadata.Image {
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	return m.image
+}
+
+// TierEpochs returns the leader epochs of the offsets from start up to end as a Tier has them.
+func TierEpochs(all *epochs.Cache, start, end int64) (list []metadata.EpochStart) {
+	known := all.Within(start, end)
+	known = known.Latter(metadata.MaxTierEpochs)
+	for _, e := range known.Entries() {
+		list = append(list, metadata.EpochStart{Epoch: e.Epoch, Start: e.Start})
+	}
+	return list
+}
+
+// timesBelow searches the records that only the object store has. search gets what it has of them.
+func (p *Partition) timesBelow(search func(context.Context, *metadata.Tier) (storage.Timestamp, error)) (storage.Timestamp, error) {
+	for {
+		t, local := p.tier.Load(), p.log.Ends().LogStart
+		if t == nil || t.Start >= min(t.End, local) {
+			return storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}, nil
+		}
+		if t.End < local {
+			return storage.Timestamp{}, p.gap(t, local)
+		}
+		below := *t
+		below.End = local
+		ctx, cancel := context.WithTimeout(context.Background(), p.env.tier.LookupWait)
+		found, err := search(ctx, &below)
+		cancel()
+		if err == nil || p.tier.Load() == t {
+			if err != nil {
+				err = fmt.Errorf("%w: %s: %w", ErrTier, p, err)
+			}
+			return found, err
+		}
+	}
+}
+
+// findTime returns the first record below limit with a timestamp of at least ts.
+func (p *Partition) findTime(ts, limit int64) (storage.Timestamp, error) {
+	found, err := p.timesBelow(func(ctx context.Context, t *metadata.Tier) (storage.Timestamp, error) {
+		return p.env.tier.Reads.FindTime(ctx, p.tp(), t, ts)
+	})
+	if err != nil || found.Offset >= 0 {
+		return found, err
+	}
+	return p.log.FindTime(ts, limit)
+}
+
+// maxTime returns the first record below limit with the largest timestamp.
+func (p *Partition) maxTime(limit int64) (storage.Timestamp, error) {
+	older, err := p.timesBelow(func(ctx context.Context, t *metadata.Tier) (storage.Timestamp, error) {
+		return p.env.tier.Reads.MaxTime(ctx, p.tp(), t)
+	})
+	if err != nil {
+		return older, err
+	}
+	found, err := p.log.MaxTime(limit)
+	if err == nil && older.Offset >= 0 && older.Time >= found.Time {
+		found = older
+	}
+	return found, err
+}
