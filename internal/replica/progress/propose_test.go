@@ -73,9 +73,9 @@ func TestSmallISRLeavesMembersEligible(t *testing.T) {
 	wantHigh(t, l, 105)
 }
 
-// A leader that no follower reaches stays replaceable for a while: members without a stream leave an ISR
-// that becomes too small only when the controller had the time to elect one of them. That they are
-// behind meanwhile changes nothing. Those that are too many leave at once.
+// A leader that no follower reaches stays replaceable for a while: members without a stream leave
+// an ISR that becomes too small only when the controller had the time to elect one of them. That
+// they are behind meanwhile changes nothing. Those that are too many leave at once.
 func TestALeaderThatNobodyReachesIsNotAloneAtOnce(t *testing.T) {
 	const replace = 6 * time.Second
 	lead := func(minISR int) *Leader {
