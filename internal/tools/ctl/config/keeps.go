@@ -16,11 +16,14 @@ const (
 	retentionTime   = "retention.ms"
 	retentionBytes  = "retention.bytes"
 	cleanupPolicy   = "cleanup.policy"
+	remoteStorage   = "remote.storage.enable"
 	brokerRetention = "log." // the prefix of a default
 )
 
 // retentionKeys returns the topic configs that decide which records a log keeps.
-func retentionKeys() []string { return []string{cleanupPolicy, retentionBytes, retentionTime} }
+func retentionKeys() []string {
+	return []string{cleanupPolicy, remoteStorage, retentionBytes, retentionTime}
+}
 
 // retentionKey returns the name of a topic config at an entity: brokers have its default. It is
 // empty if the entity has none.
@@ -77,6 +80,7 @@ func (d *Edit) after(e Entity, c *Described) *string {
 type keeps struct {
 	delete, compact bool
 	ms, bytes       int64 // limits of cleanup.policy=delete; negative for none
+	remote          bool  // also records that only the object store has
 }
 
 // readKeeps reads configs. A value that is not one is no limit: the broker refuses it.
@@ -90,6 +94,9 @@ func readKeeps(get func(key string) *string) keeps {
 		return -1
 	}
 	k := keeps{ms: number(retentionTime), bytes: number(retentionBytes)}
+	if v := get(remoteStorage); v != nil {
+		k.remote = *v == "true"
+	}
 	if v := get(cleanupPolicy); v != nil {
 		for _, policy := range strings.Split(*v, ",") {
 			k.delete = k.delete || strings.TrimSpace(policy) == "delete"
@@ -102,7 +109,12 @@ func readKeeps(get func(key string) *string) keeps {
 // lessThan reports whether k may remove records that the configs before keep.
 func (k keeps) lessThan(before keeps) bool {
 	lower := func(limit, was int64) bool { return limit >= 0 && (was < 0 || limit < was || !before.delete) }
-	return k.delete && (lower(k.ms, before.ms) || lower(k.bytes, before.bytes)) || k.compact && !before.compact
+	return k.delete && (lower(k.ms, before.ms) || lower(k.bytes, before.bytes)) || k.compact && !before.compact || k.dropsRemote(before)
+}
+
+// dropsRemote reports whether the records that only the object store has are deleted.
+func (k keeps) dropsRemote(before keeps) bool {
+	return before.remote && !k.remote
 }
 
 // horizon returns the time before which records are removed. ok is false if none are because of
@@ -117,6 +129,7 @@ func (k keeps) horizon(now time.Time) (at time.Time, ok bool) {
 // held is what one partition holds.
 type held struct {
 	start, end int64
+	local      int64                 // where the local disks begin; at most start: there
 	byTime     func(time.Time) int64 // offset of the first record that is not older
 	bytes      int64                 // of one replica; negative if unknown
 }
@@ -127,6 +140,9 @@ type held struct {
 // newer ones. The question is there to show mistakes of orders of magnitude.
 func (k keeps) cut(p *held, now time.Time) int64 {
 	cut := p.start
+	if !k.remote {
+		cut = max(cut, p.local)
+	}
 	if at, ok := k.horizon(now); ok {
 		cut = max(cut, p.byTime(at))
 	}

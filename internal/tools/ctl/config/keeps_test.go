@@ -65,17 +65,17 @@ func TestWhatFallsOut(t *testing.T) {
 		want          int64 // records
 		asks          bool
 	}{
-		"shorter time":          {keeps{true, false, week, -1}, keeps{true, false, 100_000, -1}, 900, true},
-		"longer time":           {keeps{true, false, 100_000, -1}, keeps{true, false, week, -1}, 0, false},
-		"shorter, some due":     {keeps{true, false, 500_000, -1}, keeps{true, false, 100_000, -1}, 400, true},
-		"no time at all":        {keeps{true, false, week, -1}, keeps{true, false, 0, -1}, 1000, true},
-		"smaller":               {keeps{true, false, -1, forever}, keeps{true, false, -1, 2_500}, 750, true},
-		"smaller than none":     {keeps{true, false, -1, 20_000}, keeps{true, false, -1, 15_000}, 0, true},
-		"larger":                {keeps{true, false, -1, 2_500}, keeps{true, false, -1, 5_000}, 0, false},
-		"both, the larger part": {keeps{true, false, week, -1}, keeps{true, false, 100_000, 5_000}, 900, true},
-		"deletes at last":       {keeps{false, true, 100_000, -1}, keeps{true, false, 100_000, -1}, 900, true},
-		"deletes no more":       {keeps{true, false, 100_000, -1}, keeps{false, true, 100_000, -1}, 0, true},
-		"keeps all":             {keeps{true, false, 100_000, -1}, keeps{false, false, 100_000, -1}, 0, false},
+		"shorter time":          {keeps{true, false, week, -1, false}, keeps{true, false, 100_000, -1, false}, 900, true},
+		"longer time":           {keeps{true, false, 100_000, -1, false}, keeps{true, false, week, -1, false}, 0, false},
+		"shorter, some due":     {keeps{true, false, 500_000, -1, false}, keeps{true, false, 100_000, -1, false}, 400, true},
+		"no time at all":        {keeps{true, false, week, -1, false}, keeps{true, false, 0, -1, false}, 1000, true},
+		"smaller":               {keeps{true, false, -1, forever, false}, keeps{true, false, -1, 2_500, false}, 750, true},
+		"smaller than none":     {keeps{true, false, -1, 20_000, false}, keeps{true, false, -1, 15_000, false}, 0, true},
+		"larger":                {keeps{true, false, -1, 2_500, false}, keeps{true, false, -1, 5_000, false}, 0, false},
+		"both, the larger part": {keeps{true, false, week, -1, false}, keeps{true, false, 100_000, 5_000, false}, 900, true},
+		"deletes at last":       {keeps{false, true, 100_000, -1, false}, keeps{true, false, 100_000, -1, false}, 900, true},
+		"deletes no more":       {keeps{true, false, 100_000, -1, false}, keeps{false, true, 100_000, -1, false}, 0, true},
+		"keeps all":             {keeps{true, false, 100_000, -1, false}, keeps{false, false, 100_000, -1, false}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := c.after.lessThan(c.before); got != c.asks {
@@ -94,5 +94,18 @@ func TestUnitless(t *testing.T) {
 		"segment.ms=7", "retention.bytes=7"}}
 	if got := d.unitless(); len(got) != 2 || got[0] != d.Set[0] || got[1] != d.Set[1] {
 		t.Errorf("asks about %q", got)
+	}
+}
+
+// The records that only the object store has fall out when the topic no longer uses it.
+func TestRecordsInTheStoreFallOut(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	log := &held{start: 0, local: 600, end: 1000, bytes: 4_000, byTime: func(at time.Time) int64 { return at.UnixMilli() / 1000 }}
+	in, out := keeps{true, false, -1, -1, true}, keeps{true, false, -1, -1, false}
+	if !out.lessThan(in) || in.lessThan(out) || in.lessThan(in) {
+		t.Error("what is asked is wrong")
+	}
+	if gone := out.cut(log, now) - in.cut(log, now); gone != 600 {
+		t.Errorf("%d records fall out", gone)
 	}
 }

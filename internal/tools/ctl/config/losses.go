@@ -147,6 +147,10 @@ func (d *Edit) count(ctx context.Context, cl *kgo.Client, adm *kadm.Client, e En
 	if err != nil {
 		return err
 	}
+	locals, err := localStarts(ctx, adm, shorter)
+	if err != nil {
+		return err
+	}
 	sizes := app.LogSizes(ctx, adm, set)
 	now := time.Now()
 	at, err := offsetsAt(ctx, adm, shorter, ranges, failed, now)
@@ -164,6 +168,9 @@ func (d *Edit) count(ctx context.Context, cl *kgo.Client, adm *kadm.Client, e En
 			}
 			x := held{start: ranges[topic][p].Start, end: ranges[topic][p].End, bytes: size.Log,
 				byTime: func(t time.Time) int64 { return at[t][topic][p] }}
+			if o, ok := locals.Lookup(topic, p); ok && o.Err == nil {
+				x.local = o.Offset
+			}
 			l.add(topic, p, shorter[topic], &x, size.All, now)
 		}
 	}
@@ -173,6 +180,26 @@ func (d *Edit) count(ctx context.Context, cl *kgo.Client, adm *kadm.Client, e En
 		}
 	}
 	return nil
+}
+
+// localStarts returns where the local disks begin, of topics whose records in the object store are
+// deleted.
+func localStarts(ctx context.Context, adm *kadm.Client, topics map[string]limits) (kadm.ListedOffsets, error) {
+	var names []string
+	for topic, k := range topics {
+		if k.after.dropsRemote(k.before) {
+			names = append(names, topic)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	const earliestLocal = -4 // KIP-405
+	found, err := adm.ListOffsetsAfterMilli(ctx, earliestLocal, names...)
+	if app.RequestFailed(err) != nil {
+		return nil, app.Refused("start offsets on local disks", app.BrokerError(err), "")
+	}
+	return found, nil
 }
 
 // add adds what a partition loses; bytes is the size of all its replicas.
