@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // shape is what a client sees of a credential, or can measure, before it has logged in.
@@ -109,7 +110,7 @@ func counts(of map[userShape]int) []shapeCount {
 	for s, n := range of {
 		list = append(list, shapeCount{s, n})
 	}
-	slices.SortFunc(list, func(a, b shapeCount) int {
+	sorts.Sort(list, func(a, b shapeCount) int {
 		return cmp.Or(compareShapes(a.userShape[0], b.userShape[0]), compareShapes(a.userShape[1], b.userShape[1]))
 	})
 	return list

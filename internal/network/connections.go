@@ -3,9 +3,9 @@ package network
 import (
 	"cmp"
 	"net/netip"
-	"slices"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -20,7 +20,7 @@ func (s *Server) Connections() []view.Connection {
 	for c := range conns {
 		list = append(list, c.describe(now))
 	}
-	slices.SortFunc(list, func(a, b view.Connection) int { return cmp.Compare(a.ID, b.ID) })
+	sorts.Sort(list, func(a, b view.Connection) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -61,7 +62,7 @@ func (o *oldest) add(w view.Wait) {
 }
 
 func (o *oldest) trim() {
-	slices.SortStableFunc(o.list, func(a, b view.Wait) int { return cmp.Compare(b.AgeMs, a.AgeMs) })
+	sorts.SortStable(o.list, func(a, b view.Wait) int { return cmp.Compare(b.AgeMs, a.AgeMs) })
 	o.list = slices.Clip(o.list[:min(len(o.list), o.most)])
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // ErrUnsupported is returned for a key or version that is not in the Table.
@@ -67,7 +69,7 @@ type versionInfo struct {
 // guard has no layout, so that no request is dispatched whose decoding is not bounded.
 func NewTable(apis ...API) (*Table, error) {
 	t := &Table{apis: slices.Clone(apis)}
-	slices.SortFunc(t.apis, func(a, b API) int { return int(a.Key) - int(b.Key) })
+	sorts.Sort(t.apis, func(a, b API) int { return int(a.Key) - int(b.Key) })
 	layouts := requestLayouts()
 	for i, a := range t.apis {
 		if i > 0 && t.apis[i-1].Key == a.Key {

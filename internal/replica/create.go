@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -118,7 +119,7 @@ func (m *Manager) Failed() []Failure {
 		}
 	}
 	m.mu.RUnlock()
-	slices.SortFunc(all, func(a, b Failure) int {
+	sorts.Sort(all, func(a, b Failure) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return all

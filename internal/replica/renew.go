@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -299,7 +300,7 @@ func (m *Manager) Renewals() (all []Renewal) {
 		r.Still = r.Have != r.Want && time.Since(x.moved) >= stillAfter
 		all = append(all, r)
 	}
-	slices.SortFunc(all, func(a, b Renewal) int {
+	sorts.Sort(all, func(a, b Renewal) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return all

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
@@ -86,7 +87,7 @@ func (l *Log) AbortedAfter(from int64, s *Slice, list []txnindex.Entry, most int
 					list = append(list, e)
 				}
 			}
-			slices.SortFunc(list, func(a, b txnindex.Entry) int { return cmp.Compare(a.Last, b.Last) })
+			sorts.Sort(list, func(a, b txnindex.Entry) int { return cmp.Compare(a.Last, b.Last) })
 			return s.Shorten(list, most), nil
 		}
 		if err != nil && !errors.Is(err, segment.ErrReplaced) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
@@ -316,7 +317,7 @@ func (d *Dir) flushLargest() {
 		}
 		l.mu.RUnlock()
 	}
-	slices.SortFunc(loads, func(a, b load) int { return cmp.Compare(b.n, a.n) })
+	sorts.Sort(loads, func(a, b load) int { return cmp.Compare(b.n, a.n) })
 	for _, x := range loads {
 		if d.memory.pressureRelieved() {
 			return

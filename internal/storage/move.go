@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 )
 
@@ -92,7 +92,7 @@ func (m *Manager) Moves() (list []Move) {
 		}
 		list = append(list, v)
 	}
-	slices.SortFunc(list, func(a, b Move) int {
+	sorts.Sort(list, func(a, b Move) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return list

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -200,7 +200,7 @@ func (b *overviewBody) moves() g.Node {
 	if len(all) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(all, func(x, y move) int { return cmp.Compare(y.Error, x.Error) })
+	sorts.SortStable(all, func(x, y move) int { return cmp.Compare(y.Error, x.Error) })
 	shown := all[:min(len(all), maxMoves)]
 	table := region{by: "moves", caption: "Logs that move to another log directory of this broker, with the bytes that are copied"}
 	return section("moves", "Moves between log directories", table.html(head("Partition", "From", "To", "Copied"),

@@ -3,7 +3,6 @@ package restore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // tiered is what stays in the store of a partition: its parts are copied to the objects of the new
@@ -142,7 +142,7 @@ func (w *writer) copyTiers(ctx context.Context, keys []metadata.KV, revision int
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	slices.SortFunc(keys, func(a, b metadata.KV) int { return strings.Compare(a.Key, b.Key) })
+	sorts.Sort(keys, func(a, b metadata.KV) int { return strings.Compare(a.Key, b.Key) })
 	return keys, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/tierread"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
@@ -94,7 +94,7 @@ func (w *Watch) Failures() (list []Failure) {
 		}
 		list = append(list, Failure{Topic: name, Partition: tp.Partition, Since: x.since, Err: err})
 	}
-	slices.SortFunc(list, func(a, b Failure) int {
+	sorts.Sort(list, func(a, b Failure) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return list

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
@@ -63,6 +64,6 @@ func (r *Reader) Aborted(ctx context.Context, c *Copy, from, to int64) (found []
 // once returns transactions in the order of their markers: an object may have those whose markers
 // are in a later one.
 func once(list []txnindex.Entry) []txnindex.Entry {
-	slices.SortStableFunc(list, func(a, b txnindex.Entry) int { return cmp.Compare(a.Last, b.Last) })
+	sorts.SortStable(list, func(a, b txnindex.Entry) int { return cmp.Compare(a.Last, b.Last) })
 	return slices.CompactFunc(list, func(a, b txnindex.Entry) bool { return a.Last == b.Last })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 	"github.com/chronik-io/chronik/internal/pattern"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Calls match regular expressions against topics, outside of the shard's goroutine: matching may be
@@ -253,7 +254,7 @@ func (r *topicMatches) match(ctx context.Context, names iter.Seq[string], visibl
 			return
 		}
 	}
-	slices.SortFunc(programs, func(a, b program) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.bound, b.bound)) })
+	sorts.Sort(programs, func(a, b program) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.bound, b.bound)) })
 	left, bytes := maxRematch, sizeOf(names)
 	for _, p := range programs {
 		if p.size > pattern.Small {

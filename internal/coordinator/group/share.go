@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // share is a share group (KIP-932). Epochs are those of a consumer group. Members may share a
@@ -132,7 +133,7 @@ func (x *states) recorded() (v format.ShareStates) {
 	for id, name := range x.deleting {
 		v.Deleting = append(v.Deleting, format.ShareTopic{ID: id, Name: name})
 	}
-	slices.SortFunc(v.Deleting, compareShareTopics)
+	sorts.Sort(v.Deleting, compareShareTopics)
 	return v
 }
 
@@ -140,7 +141,7 @@ func recordedStates(all map[assign.TopicID]*topicStates) (list []format.ShareTop
 	for id, t := range all {
 		list = append(list, format.ShareTopic{ID: id, Name: t.name, Partitions: t.partitions, Added: t.added, First: t.first})
 	}
-	slices.SortFunc(list, compareShareTopics)
+	sorts.Sort(list, compareShareTopics)
 	return list
 }
 
@@ -257,7 +258,7 @@ func (c *share) member(id string) *shareMember {
 
 // list returns the members, sorted by id.
 func (c *share) list() []*shareMember {
-	return slices.SortedFunc(maps.Values(c.members), func(a, b *shareMember) int { return strings.Compare(a.id, b.id) })
+	return sorts.Sorted(maps.Values(c.members), func(a, b *shareMember) int { return strings.Compare(a.id, b.id) })
 }
 
 // subscribed returns the names of all topics to which members subscribe, whether or not they exist.

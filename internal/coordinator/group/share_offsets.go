@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // What administrators do with the positions of share groups. The positions are in the states of
@@ -45,7 +46,7 @@ func (s *Shard) shareStates(e ShareStates) []StatesOf {
 		for _, t := range recordedStates(g.share().states.initialized) {
 			all[i].Topics = append(all[i].Topics, ShareTopic{t.ID, t.Name, slices.Clone(t.Partitions)})
 		}
-		slices.SortFunc(all[i].Topics, func(a, b ShareTopic) int { return strings.Compare(a.Name, b.Name) })
+		sorts.Sort(all[i].Topics, func(a, b ShareTopic) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 	"github.com/chronik-io/chronik/internal/coordinator/group/topology"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // streams is a streams group (KIP-1071): its members run the tasks of a topology. Epochs are those
@@ -83,8 +84,8 @@ func (h held) count() int { return len(h.active) + len(h.standby) }
 
 // tasks returns the tasks without their epochs.
 func (h held) tasks() assign.Tasks {
-	return assign.Tasks{Active: slices.SortedFunc(maps.Keys(h.active), assign.Task.Compare),
-		Standby: slices.SortedFunc(maps.Keys(h.standby), assign.Task.Compare)}
+	return assign.Tasks{Active: sorts.Sorted(maps.Keys(h.active), assign.Task.Compare),
+		Standby: sorts.Sorted(maps.Keys(h.standby), assign.Task.Compare)}
 }
 
 func heldOf(l format.TaskLists, epoch int32) held {
@@ -137,7 +138,7 @@ func tasksOf(groups []format.Tasks) (list []assign.Task) {
 			list = append(list, assign.Task{Subtopology: g.Subtopology, Partition: p})
 		}
 	}
-	slices.SortFunc(list, assign.Task.Compare)
+	sorts.Sort(list, assign.Task.Compare)
 	return list
 }
 
@@ -249,7 +250,7 @@ func (c *streams) free(m *streamsMember, t assign.Task, active bool) bool {
 
 // list returns the members, sorted by id.
 func (c *streams) list() []*streamsMember {
-	return slices.SortedFunc(maps.Values(c.members), func(a, b *streamsMember) int { return strings.Compare(a.id, b.id) })
+	return sorts.Sorted(maps.Values(c.members), func(a, b *streamsMember) int { return strings.Compare(a.id, b.id) })
 }
 
 // goal returns the epoch that members reach. Before the first target it is 1, as in Kafka: the

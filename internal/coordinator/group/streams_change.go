@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 	"github.com/chronik-io/chronik/internal/coordinator/group/topology"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // initTopology records the topology of a group's first member. Later members must have the same
@@ -48,19 +49,19 @@ func recordedTopology(t *kmsg.StreamsGroupHeartbeatRequestTopology) format.Topol
 		var sources, regexes, repartitions []int
 		s.SourceTopics, sources = sortedWithPositions(q.SourceTopics, strings.Compare)
 		s.SourceRegexes, regexes = sortedWithPositions(q.SourceTopicRegex, strings.Compare)
-		slices.SortFunc(s.Changelogs, byName)
+		sorts.Sort(s.Changelogs, byName)
 		s.RepartitionSources, repartitions = sortedWithPositions(s.RepartitionSources, byName)
 		for _, c := range q.CopartitionGroups {
 			s.Copartitioned = append(s.Copartitioned, format.CopartitionGroup{SourceTopics: moved(c.SourceTopics, sources),
 				SourceRegexes: moved(c.SourceTopicRegex, regexes), RepartitionSources: moved(c.RepartitionSourceTopics, repartitions)})
 		}
-		slices.SortFunc(s.Copartitioned, func(a, b format.CopartitionGroup) int {
+		sorts.Sort(s.Copartitioned, func(a, b format.CopartitionGroup) int {
 			return cmp.Or(slices.Compare(a.SourceTopics, b.SourceTopics), slices.Compare(a.SourceRegexes, b.SourceRegexes),
 				slices.Compare(a.RepartitionSources, b.RepartitionSources))
 		})
 		r.Subtopologies = append(r.Subtopologies, s)
 	}
-	slices.SortStableFunc(r.Subtopologies, func(a, b format.Subtopology) int { return strings.Compare(a.ID, b.ID) })
+	sorts.SortStable(r.Subtopologies, func(a, b format.Subtopology) int { return strings.Compare(a.ID, b.ID) })
 	return r
 }
 
@@ -73,7 +74,7 @@ func sortedWithPositions[E any](list []E, compare func(a, b E) int) (sorted []E,
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return compare(list[a], list[b]) })
+	sorts.SortStable(order, func(a, b int) int { return compare(list[a], list[b]) })
 	positions = make([]int, len(list))
 	for to, from := range order {
 		sorted, positions[from] = append(sorted, list[from]), to
@@ -101,7 +102,7 @@ func recordedTopics(list []kmsg.TopicInfo) (topics []format.InternalTopic) {
 		for _, c := range t.Configs {
 			x.Configs = append(x.Configs, format.KeyValue{Key: c.Key, Value: c.Value})
 		}
-		slices.SortFunc(x.Configs, func(a, b format.KeyValue) int { return strings.Compare(a.Key, b.Key) })
+		sorts.Sort(x.Configs, func(a, b format.KeyValue) int { return strings.Compare(a.Key, b.Key) })
 		topics = append(topics, x)
 	}
 	return topics

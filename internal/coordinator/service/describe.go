@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -11,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -152,7 +152,7 @@ func (c *Groups) addOffsets(g *view.Group, all []group.CommittedOffset) {
 			g.Add(high.of(&all[i]))
 		}
 	}
-	slices.SortFunc(g.Offsets, func(a, b view.GroupOffset) int {
+	sorts.Sort(g.Offsets, func(a, b view.GroupOffset) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -57,7 +58,7 @@ func (s *Shard) describe(e Describe) []Description {
 		}
 		list[i] = t.describe(id)
 		if list[i].Partitions = slices.Clone(t.partitions); t.state.prepared() && t.live != nil {
-			list[i].Partitions = slices.SortedFunc(maps.Keys(t.live.missing), comparePartitions)
+			list[i].Partitions = sorts.Sorted(maps.Keys(t.live.missing), comparePartitions)
 		}
 	}
 	return list
@@ -91,7 +92,7 @@ func (s *Shard) survey() view.Transactions {
 			f.Undone = append(f.Undone, t.undone(id))
 		}
 	}
-	slices.SortFunc(f.Undone, func(a, b view.Undone) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	sorts.Sort(f.Undone, func(a, b view.Undone) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
 	f.Undone = f.Undone[:min(len(f.Undone), maxUndone)]
 	return f
 }
@@ -108,7 +109,7 @@ func (t *transaction) undone(id string) view.Undone {
 		}
 		return 0
 	}
-	missing := slices.SortedFunc(maps.Keys(t.live.missing), func(a, b Partition) int {
+	missing := sorts.Sorted(maps.Keys(t.live.missing), func(a, b Partition) int {
 		return cmp.Or(silent(a)-silent(b), comparePartitions(a, b))
 	})
 	if u.Missing = len(missing); u.Missing > 0 {

@@ -2,11 +2,11 @@ package stream
 
 import (
 	"cmp"
-	"slices"
 	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -51,7 +51,7 @@ func (s *Streams) Stopped() (list []Stopped) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b Stopped) int {
+	sorts.Sort(list, func(a, b Stopped) int {
 		return cmp.Or(cmp.Compare(a.Leader, b.Leader), cmp.Compare(a.Partition.String(), b.Partition.String()))
 	})
 	return list

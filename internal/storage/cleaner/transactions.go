@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Aborted is an aborted transaction: the batches of its producer from First up to the marker at
@@ -66,7 +67,7 @@ func (o *Outcomes) Aborted() []Aborted {
 		return nil
 	}
 	list := slices.Clone(o.aborted)
-	slices.SortFunc(list, func(a, b Aborted) int { return cmp.Compare(a.First, b.First) })
+	sorts.Sort(list, func(a, b Aborted) int { return cmp.Compare(a.First, b.First) })
 	return list
 }
 

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // A read that meets damage returns its position. Examine then determines, once, where the damage
@@ -148,7 +150,7 @@ func (s *Segment) addFlawsLocked(found, mended []Flaw) (news bool) {
 		list = slices.DeleteFunc(list, func(old Flaw) bool { return old.Pos < f.Pos+f.Size && f.Pos < old.Pos+old.Size })
 		list, news = append(list, f), true
 	}
-	slices.SortFunc(list, func(a, b Flaw) int { return int(a.Pos - b.Pos) })
+	sorts.Sort(list, func(a, b Flaw) int { return int(a.Pos - b.Pos) })
 	if news {
 		s.flaws.Store(&list)
 	}

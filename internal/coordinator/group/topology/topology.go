@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Codes of problems, as StreamsGroupHeartbeat reports them.
@@ -215,7 +216,7 @@ func (c Configured) withInternal(topics Topics) Configured {
 		}
 	}
 	if len(missing) > 0 {
-		slices.SortFunc(c.Create, func(a, b format.InternalTopic) int { return cmp.Compare(a.Name, b.Name) })
+		sorts.Sort(c.Create, func(a, b format.InternalTopic) int { return cmp.Compare(a.Name, b.Name) })
 		slices.Sort(missing)
 		c.Problem = &Problem{MissingInternal, "Internal topics are missing: " + listed(missing)}
 	}
