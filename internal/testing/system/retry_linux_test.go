@@ -102,7 +102,7 @@ func TestTopicRecoversWhenDescriptorsAreFree(t *testing.T) {
 	_, _ = adm.CreateTopic(t.Context(), 4, 1, nil, "new")
 	waitFor(t, "the partitions are reported", func() bool {
 		report := adminText(t, p, "/readyz")
-		return strings.HasPrefix(report, "ready\n") && strings.Contains(report, "bad: partition ") &&
+		return strings.HasPrefix(report, "ready\n") && strings.Contains(report, "bad: partitions in d/logs: 4 partitions ") &&
 			strings.Contains(report, "too many open files")
 	})
 	if health := adminText(t, p, "/v1/health"); !strings.Contains(health, "too many open files") {
