@@ -171,9 +171,8 @@ func checkQuorum(c *view.Cluster, n *notes) {
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("%s of %d belongs to %s, unregistered before, and no other broker has taken it over: the metadata "+
 				"survive one failure less", text.Count(len(q.Unregistered), "vote"), q.Voters, brokersText(q.Unregistered)),
-			Works: "the metadata can be changed",
-			Remedy: "if this stays for more than 15 s, start another broker at an address of cluster.seeds, with an empty data directory, or " +
-				"take the address of the unregistered one out of cluster.seeds of all brokers (" + clusterPage + ")"})
+			Works:  "the metadata can be changed",
+			Remedy: voteRemedy(q)})
 	case q.Orphans > 0 && q.Orphaned >= orphanAfter:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("%s of %d has a member id that no broker has: its metadata directory was lost, and its vote has not moved",
@@ -196,6 +195,20 @@ func checkQuorum(c *view.Cluster, n *notes) {
 			Problem: "this cluster has one voter: if it loses its data directory, the metadata are lost",
 			Remedy:  "name 3 or 5 brokers in cluster.seeds if the cluster has that many (" + clusterPage + ")"})
 	}
+}
+
+// voteRemedy returns what to do about votes of unregistered brokers. A list of an even number of
+// addresses would end the start of a broker, so the remedy names the number, which is
+// never below three.
+func voteRemedy(q *view.Quorum) string {
+	from := brokersText(q.Unregistered)
+	other := "write the address of a broker without a vote in the place of that of " + from + " in cluster.seeds"
+	if fewer := (q.Voters - len(q.Unregistered) - 1) | 1; fewer < q.Voters && fewer >= 3 {
+		other = fmt.Sprintf("set cluster.seeds to %d addresses without that of %s", fewer, from)
+	}
+	return fmt.Sprintf("if this stays for more than 15 s, start a broker with an empty data directory at the address of %s; or %s, on all brokers, "+
+		"one at a time: check its file with `chronikd config check --config FILE`, restart it, and wait until `chronikctl broker list` "+
+		"shows it active (docs/cluster.md, Change the voters)", from, other)
 }
 
 // hangingWorks returns what works while the metadata store of this broker does not respond. Its

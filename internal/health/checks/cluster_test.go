@@ -123,6 +123,25 @@ func TestMetadataQuorum(t *testing.T) {
 	})
 }
 
+// A broker refuses to start with a list of an even number of addresses.
+func TestTheRemedyOfAVoteKeepsAnOddList(t *testing.T) {
+	for _, c := range []struct {
+		voters int
+		gone   []int32
+		want   string
+	}{
+		{5, []int32{5}, "to 3 addresses without that of broker 5, on all brokers, one at a time: "},
+		{5, []int32{4, 5}, "to 3 addresses without that of brokers 4,5, "},
+		{4, []int32{4}, "to 3 addresses without that of broker 4, "},
+		{3, []int32{3}, "the address of a broker without a vote in the place of that of broker 3 "},
+	} {
+		got := voteRemedy(&view.Quorum{Voters: c.voters, Unregistered: c.gone})
+		if !strings.Contains(got, c.want) || !strings.Contains(got, "chronikd config check") {
+			t.Errorf("%d voters, %v unregistered: %s", c.voters, c.gone, got)
+		}
+	}
+}
+
 func TestPartitionsWithoutALeader(t *testing.T) {
 	group := func(why view.Waiting, brokers ...int32) Facts {
 		return member(func(c *view.Cluster) {

@@ -73,8 +73,9 @@ func unregister(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 	}
 	out.Done(name, "unregistered")
 	if votes {
-		a.Note("it had a vote in the metadata quorum: start another broker at its address in cluster.seeds, which takes the vote over, or set\n" +
-			"other cluster.seeds on all brokers; chronikctl cluster describe shows the voters")
+		a.Note("it had a vote in the metadata quorum: start a broker with an empty data directory at its address in\n" +
+			"cluster.seeds, which takes the vote over; or set cluster.seeds on all brokers, one at a time, to a list of 1, 3 or 5 addresses\n" +
+			"without it, which `chronikd config check` checks; chronikctl cluster describe shows the voters")
 	}
 	return a.PrintOutcomes(&out)
 }
