@@ -209,6 +209,10 @@ const CheckServing = "serving"
 // accepts its heartbeats.
 const CheckMembership = "membership"
 
+// CheckQuorum is the check of the metadata quorum of a member of a cluster. Its finding that the
+// metadata have no leader names the voters that cannot be reached as "broker 2 (b:9092)".
+const CheckQuorum = "quorum"
+
 // CheckCertificate is the check of the certificates of a broker.
 const CheckCertificate = "certificate"
 

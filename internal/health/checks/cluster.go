@@ -46,7 +46,7 @@ func clusterChecks() []Check {
 				"and why."},
 		{Name: health.CheckMembership, run: member(checkMembership),
 			Doc: "In a cluster: whether the controller accepts this broker's heartbeats. Otherwise other brokers take over its partitions."},
-		{Name: "quorum", run: member(checkQuorum),
+		{Name: health.CheckQuorum, run: member(checkQuorum),
 			Doc: "In a cluster: whether the metadata have a leader, and how many voters can fail before they have none."},
 		{Name: "leaderless", run: member(checkLeaderless),
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
@@ -91,6 +91,7 @@ func checkMembership(c *view.Cluster, n *notes) {
 		x.Remedy = "follow its finding about the metadata quorum (" + clusterPage + ")"
 	case c.Quorum.NoLeader >= noLeaderAfter:
 		x.Problem = "the controller does not confirm its heartbeats, because the cluster has no metadata leader"
+		x.Follows = health.Cause(health.CheckQuorum, c.Self)
 		x.Remedy = "follow the finding about the metadata quorum (" + clusterPage + ")"
 	case c.Stale >= standsStill:
 		x.Problem = fmt.Sprintf("its metadata stand still: it has not applied changes that the controller made %v ago, so it has no lease, "+
@@ -151,6 +152,10 @@ func checkQuorum(c *view.Cluster, n *notes) {
 		}
 		most := q.Voters/2 + 1
 		remedy := fmt.Sprintf("start brokers until %d of %d voters reach each other", most, q.Voters)
+		if n := len(q.Unreachable); n > 0 {
+			remedy = fmt.Sprintf("start %s, or repair the network to %s, until %d of %d voters reach each other",
+				strings.Join(q.Unreachable, ", "), themIt(n), most, q.Voters)
+		}
 		if q.Failed != "" {
 			if !storeFailed(q) {
 				problem += "; this broker has no vote, because its metadata cannot be written: " + q.Failed
@@ -206,8 +211,8 @@ func voteRemedy(q *view.Quorum) string {
 	if fewer := (q.Voters - len(q.Unregistered) - 1) | 1; fewer < q.Voters && fewer >= 3 {
 		other = fmt.Sprintf("set cluster.seeds to %d addresses without that of %s", fewer, from)
 	}
-	return fmt.Sprintf("if this stays for more than 15 s, start a broker with an empty data directory at the address of %s; or %s, on all brokers, "+
-		"one at a time: check its file with `chronikd config check --config FILE`, restart it, and wait until `chronikctl broker list` "+
+	return fmt.Sprintf("if this stays for more than 15 s, start a broker with an empty data directory at the address of %s; or %s, "+
+		"on all brokers, one at a time: check its file with `chronikd config check --config FILE`, restart it, and wait until `chronikctl broker list` "+
 		"shows it active (docs/cluster.md, Change the voters)", from, other)
 }
 
@@ -397,10 +402,18 @@ func unable(b *view.Broker) (problem, remedy string) {
 const unreachedAfter = 5 * time.Second
 
 // stands reports whether it has been long enough that a connection to an active broker cannot be
-// made.
+// made. While a metadata leader is elected, it does not report so.
 func (f *Facts) stands(x *view.Unreached) bool {
-	return f.Now.Sub(x.Since) >= unreachedAfter && f.Cluster.Of(x.Broker).State == "active"
+	return f.Now.Sub(x.Since) >= unreachedAfter && f.Cluster.Of(x.Broker).State == "active" && !elects(f.Cluster)
 }
+
+// leads reports whether the metadata have a leader. Without one no broker is fenced: one that the
+// metadata show as active may have ended.
+func leads(c *view.Cluster) bool { return c.Quorum.NoLeader == 0 }
+
+// elects reports whether the metadata have had no leader for so short a time that no finding names
+// that.
+func elects(c *view.Cluster) bool { return !leads(c) && c.Quorum.NoLeader < noLeaderAfter }
 
 // follows returns the cause of a connection that cannot be made, if another finding has it.
 func follows(c *view.Cluster, x *view.Unreached) string {
@@ -409,6 +422,8 @@ func follows(c *view.Cluster, x *view.Unreached) string {
 		return health.Cause(health.CheckCertificate, x.Broker)
 	case x.Ours:
 		return health.Cause(health.CheckCertificate, c.Self)
+	case !leads(c):
+		return health.Cause(health.CheckQuorum, c.Self)
 	}
 	return ""
 }
@@ -421,7 +436,7 @@ func checkStopped(f *Facts, n *notes) {
 	for i := range c.Unreached {
 		x := &c.Unreached[i]
 		if f.stands(x) {
-			found := notReached(x, slices.Contains(c.Shunned, x.Broker))
+			found := notReached(c, x)
 			found.Follows = follows(c, x)
 			n.addFinding(found)
 		}
@@ -440,9 +455,10 @@ func checkStopped(f *Facts, n *notes) {
 	}
 }
 
-// notReached is the finding that this broker cannot connect to another one, which is shunned if the
-// controller gives it no leadership for that.
-func notReached(x *view.Unreached, shunned bool) health.Finding {
+// notReached is the finding that this broker cannot connect to another one. The controller gives no
+// leadership to those in Shunned.
+func notReached(c *view.Cluster, x *view.Unreached) health.Finding {
+	shunned := slices.Contains(c.Shunned, x.Broker)
 	out := health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("connection to broker %d", x.Broker),
 		Problem: fmt.Sprintf("it cannot be made at %s, the address that broker %d advertises to other brokers", x.Address, x.Broker),
 		Remedy: fmt.Sprintf("check `advertise` of broker %d, and the network and firewall from this machine to that address; the "+
@@ -452,12 +468,17 @@ func notReached(x *view.Unreached, shunned bool) health.Finding {
 		out.Problem += ", so replicas of what it leads do not follow"
 	}
 	out.Problem += ": " + x.Err
-	out.Works = fmt.Sprintf("what other brokers lead; broker %d itself is active, and keeps its leaderships as long as enough of "+
-		"the other brokers can connect to it", x.Broker)
-	if shunned {
+	switch {
+	case !leads(c):
+		out.Works = fmt.Sprintf("what other brokers lead; without a metadata leader it is not known whether broker %d runs", x.Broker)
+		out.Remedy = fmt.Sprintf("start broker %d if it does not run; otherwise ", x.Broker) + out.Remedy
+	case shunned:
 		out.Works = fmt.Sprintf("most other brokers cannot connect to broker %d either, so the controller has moved its leaderships to "+
 			"other replicas in sync; it leads only what no other replica can", x.Broker)
 		out.Remedy += fmt.Sprintf(", and broker %d leads again within 5 minutes, or at once after `chronikctl topic elect`", x.Broker)
+	default:
+		out.Works = fmt.Sprintf("what other brokers lead; broker %d itself is active, and keeps its leaderships as long as enough of "+
+			"the other brokers can connect to it", x.Broker)
 	}
 	out.Remedy += " (" + clusterPage + ")"
 	return out
@@ -516,3 +537,10 @@ func isAre(n int) string {
 }
 
 func theyIt(n int) string { return strings.Fields(isAre(n))[0] }
+
+func themIt(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
+}

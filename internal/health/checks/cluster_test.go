@@ -252,15 +252,54 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 // The finding says what the controller does for a broker to which others cannot connect.
 func TestWhatTheControllerDoesForABrokerThatIsNotReached(t *testing.T) {
 	x := &view.Unreached{Broker: 2, Follows: true, Address: "b:1", Err: "connection refused"}
-	if f := notReached(x, true); f.Severity != health.Warn || strings.Contains(f.Problem, "do not follow") {
+	shunned := &view.Cluster{Shunned: []int32{2}}
+	if f := notReached(shunned, x); f.Severity != health.Warn || strings.Contains(f.Problem, "do not follow") {
 		t.Errorf("the controller has moved its leaderships: %s %s", f.Severity, f.Problem)
 	}
-	for shunned, want := range map[bool][2]string{
-		false: {"broker 2 itself is active, and keeps its leaderships", "the replicas then follow within seconds ("},
-		true:  {"so the controller has moved its leaderships to other replicas in sync", "broker 2 leads again within 5 minutes"},
+	for c, want := range map[*view.Cluster][2]string{
+		{}:      {"broker 2 itself is active, and keeps its leaderships", "the replicas then follow within seconds ("},
+		shunned: {"so the controller has moved its leaderships to other replicas in sync", "broker 2 leads again within 5 minutes"},
+		{Quorum: view.Quorum{NoLeader: time.Minute}}: {"it is not known whether broker 2 runs", "start broker 2 if it does not run"},
 	} {
-		if f := notReached(x, shunned); !strings.Contains(f.Works, want[0]) || !strings.Contains(f.Remedy, want[1]) {
-			t.Errorf("shunned %t: %s; %s", shunned, f.Works, f.Remedy)
+		if f := notReached(c, x); !strings.Contains(f.Works, want[0]) || !strings.Contains(f.Remedy, want[1]) {
+			t.Errorf("%+v: %s; %s", c, f.Works, f.Remedy)
+		}
+	}
+}
+
+// Without a metadata leader, brokers that have ended stay active in the metadata. All that is found
+// of them follows from the lost majority.
+func TestALostMajorityIsOneFinding(t *testing.T) {
+	lost := func(noLeader time.Duration) Facts {
+		f := hearing(member(func(c *view.Cluster) {
+			c.Self, c.NoLease, c.Quorum.NoLeader = 1, noLeaseAfter, noLeader
+			c.Quorum.Unreachable = []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}
+		}), time.Minute, time.Hour, &health.Report{})
+		for id := int32(2); id <= 3; id++ {
+			f.Cluster.Unreached = append(f.Cluster.Unreached, view.Unreached{Broker: id, Follows: id == 2, Address: "b:1",
+				Since: f.Now.Add(-time.Minute), Err: "connection refused"})
+		}
+		f.Settings = Settings{}
+		return f
+	}
+	f := lost(time.Minute)
+	found, _ := Examine(clusterChecks(), &f)
+	for i := range found {
+		found[i].Broker = 1
+		if text := found[i].String(); strings.Contains(text, "is active") {
+			t.Error(text)
+		}
+	}
+	r := &health.Report{Broker: 1, Findings: found}
+	r.Add(nil, f.Now)
+	if len(r.Findings) != 1 || r.Findings[0].Check != health.CheckQuorum ||
+		!strings.HasPrefix(r.Findings[0].Remedy, "start broker 2 (b:9092), broker 3 (c:9092), or repair the network to them") {
+		t.Errorf("%+v", r.Findings)
+	}
+	f = lost(time.Second)
+	for _, check := range []string{"stopped_replica", health.CheckReports} {
+		if found, _ := findingsOf(t, check, f); len(found) > 0 {
+			t.Errorf("during an election: %q", found)
 		}
 	}
 }

@@ -29,10 +29,13 @@ func checkReports(f *Facts, n *notes) {
 		if o.At.After(expected) {
 			expected = o.At
 		}
-		if o.Active.IsZero() || f.Now.Sub(expected) < health.FreshFor {
+		if o.Active.IsZero() || f.Now.Sub(expected) < health.FreshFor || elects(f.Cluster) {
 			continue
 		}
-		cause := ""
+		cause, state := "", "it is active, but "
+		if !leads(f.Cluster) { // then it may have ended
+			cause, state = health.Cause(health.CheckQuorum, f.Cluster.Self), ""
+		}
 		if i := slices.IndexFunc(f.Cluster.Unreached, func(x view.Unreached) bool { return x.Broker == o.Broker && f.stands(&x) }); i >= 0 {
 			x := &f.Cluster.Unreached[i]
 			if x.Follows {
@@ -40,7 +43,7 @@ func checkReports(f *Facts, n *notes) {
 			}
 			cause = follows(f.Cluster, x)
 		}
-		problem := "it is active, but its own report does not arrive, so that its findings are not known here" +
+		problem := state + "its own report does not arrive, so that its findings are not known here" +
 			unreached(f.Cluster, o.Broker)
 		if o.Report != nil {
 			problem += f.reported(o.Broker)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -43,7 +44,11 @@ func (c *Checkup) brokers(silent map[int32]error) {
 // of the cluster, or that it does not answer.
 func (c *Checkup) about(broker int32) bool {
 	return slices.ContainsFunc(c.findings, func(f health.Finding) bool {
-		return (c.member && f.Check == "brokers" || f.Check == "broker") && f.Subject == fmt.Sprintf("broker %d", broker) &&
+		if c.member && f.Check == health.CheckQuorum && f.Severity == health.Bad &&
+			strings.Contains(f.Problem, health.BrokerSubject(broker)+" (") {
+			return true // one of the voters without which there is no metadata leader
+		}
+		return (c.member && f.Check == health.CheckBrokers || f.Check == "broker") && f.Subject == health.BrokerSubject(broker) &&
 			f.Severity != health.Note
 	})
 }
