@@ -60,7 +60,7 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 	if p.ErrorCode != kerr.KafkaStorageError.Code || p.ErrorMessage == nil ||
 		!strings.HasPrefix(*p.ErrorMessage, "free space reserve reached: log directory /data/logs has 80 MiB free, "+
 			"the threshold is 100 MiB (chronik.disk.min.free.bytes): "+
-			"clients' records are refused until 110 MiB are free; internal topics still accept records; ") {
+			"clients' records of partitions that this broker leads are refused until 110 MiB are free; internal topics still accept records; ") {
 		t.Errorf("produce: %+v", p)
 	}
 	if p := produced(t, w, 7, produceRequest("t", id, 1, plain(t, "x"))); p.ErrorCode != kerr.KafkaStorageError.Code {

@@ -145,7 +145,7 @@ func TestALowDiskIsExplained(t *testing.T) {
 	client, _ := ours(t, d)
 	err := send(client, testBatch(t, 10, nil)).Err
 	want := "free space reserve reached: log directory /d has 30 MiB free, the threshold is 100 MiB (chronik.disk.min.free.bytes): " +
-		"all records are refused: clients' until 110 MiB are free, those of internal topics until 55 MiB are; delete records or " +
+		"all records of partitions that this broker leads are refused: clients' until 110 MiB are free, those of internal topics until 55 MiB are; delete records or " +
 		"topics, lower retention, or enlarge the disk"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)

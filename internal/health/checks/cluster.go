@@ -48,7 +48,7 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: whether the controller accepts this broker's heartbeats. Otherwise other brokers take over its partitions."},
 		{Name: health.CheckQuorum, run: member(checkQuorum),
 			Doc: "In a cluster: whether the metadata have a leader, and how many voters can fail before they have none."},
-		{Name: "leaderless", run: member(checkLeaderless),
+		{Name: "leaderless", run: checkLeaderless,
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
 		{Name: health.CheckBrokers, run: checkBrokers,
 			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
@@ -233,7 +233,11 @@ func failures(voters int) string {
 	return "none"
 }
 
-func checkLeaderless(c *view.Cluster, n *notes) {
+func checkLeaderless(f *Facts, n *notes) {
+	c := f.Cluster
+	if c == nil || !f.Serving {
+		return
+	}
 	for _, l := range c.Leaderless {
 		if l.Why == view.Elected && l.For < noLeaderAfter {
 			continue
@@ -259,6 +263,10 @@ func checkLeaderless(c *view.Cluster, n *notes) {
 			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
 				"; if no broker has a log of them, for example because the topic was deleted after the backup that was restored, " +
 				"`chronikctl topic delete TOPIC`"
+			if x.Follows = f.onlyAllFull(l.Brokers); x.Follows != "" {
+				x.Problem = partitionsText(&l.Partitions) + " cannot be written or read: log directories of " + on + " are full"
+				x.Remedy = freeSpace + "the partitions then have leaders within half a minute, without a restart (docs/operations.md, A full disk)"
+			}
 		case view.Lossy:
 			x.Problem += "their last replica in sync lost records in a power failure, as their durability profile permits"
 			x.Remedy = "start the other brokers that have replicas of them: the controller elects the replica with the most records (" + clusterPage + ")"
@@ -317,6 +325,11 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Severity, x.Problem = health.Note, "it is stopping, and its leaderships have moved or move"
 			x.Remedy = "wait until it has returned before you stop another broker"
 		default:
+			if x.Follows = f.onlyFull(b.ID); x.Follows != "" && b.FailedDirs > 0 {
+				low := *b
+				low.LowDirs, low.FailedDirs = b.LowDirs+b.FailedDirs, 0
+				b = &low
+			}
 			if x.Problem, x.Remedy = unable(b); x.Problem != "" {
 				x.Works = "other replicas in sync lead its partitions; its own return when it can write, without a restart"
 				if b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
@@ -371,6 +384,9 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Severity = health.Bad
 			x.Problem += fmt.Sprintf("; no other broker has a replica of %s", partitionsText(&b.SoleDamaged))
 			x.Works = fmt.Sprintf("the other partitions; in these, what the findings of broker %d name as readable", b.ID)
+		}
+		if x.Severity == health.Bad || b.FailedDirs+b.LowDirs == 0 {
+			x.Follows = "" // what it costs, or another cause
 		}
 		n.addShared(x)
 	}

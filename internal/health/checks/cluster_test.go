@@ -304,6 +304,36 @@ func TestALostMajorityIsOneFinding(t *testing.T) {
 	}
 }
 
+// A full log directory is one finding, whose remedy is space.
+func TestAFullDirectoryIsOneFinding(t *testing.T) {
+	f := member(func(c *view.Cluster) {
+		c.Self = 2
+		c.Brokers[1].FailedDirs = 1
+		c.Leaderless = []view.Leaderless{{Partitions: some(1, "one-0"), Why: view.ForDirectory, Brokers: []int32{2}, Sole: true}}
+	})
+	const enospc = "write segment: no space left on device"
+	f.Dirs = []view.Dir{{Path: "/d", SpaceMessage: "it is full", Error: enospc}, {Path: "/e"}}
+	f.Partitions = []view.Log{{Topic: "one", Dir: "/d", Offline: true, Reopens: true, Error: enospc}}
+	remain := func() []health.Finding {
+		found, _ := Examine(Checks(), &f)
+		for i := range found {
+			if x := &found[i]; x.Check != "leaderless" && x.Check != health.CheckBrokers {
+				x.Broker = 2
+			}
+		}
+		r := &health.Report{Broker: 2, Findings: found}
+		r.Add(nil, f.Now)
+		return slices.DeleteFunc(r.Findings, func(x health.Finding) bool { return x.Severity == health.Note })
+	}
+	if found := remain(); len(found) != 1 || found[0].Check != checkOfSpace {
+		t.Errorf("%+v", found)
+	}
+	f.Dirs[0].Error = "write segment: input/output error"
+	if found := remain(); len(found) < 3 {
+		t.Errorf("a broken disk that is full, too: %+v", found)
+	}
+}
+
 // docs/cluster.md has a row for each check of a cluster.
 func TestThePageHasTheChecksOfACluster(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/cluster.md")

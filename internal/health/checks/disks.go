@@ -22,7 +22,7 @@ func diskChecks() []Check {
 			Doc: "The measured fdatasync latency of each journal, which profile suits it, and whether the latency is too low for a disk that really syncs."},
 		{Name: "journal", run: checkJournals,
 			Doc: "How full each journal is, and whether its file system can hold its maximum size: at the limit producers wait."},
-		{Name: "space", run: checkSpace,
+		{Name: checkOfSpace, run: checkSpace,
 			Doc: "Free space compared with the disk guard's threshold, below which records are refused."},
 		{Name: "retention", run: checkRetention,
 			Doc: "Whether the disk can hold all that `retention.bytes` allows, for logs without a limit by time."},
@@ -198,7 +198,7 @@ func checkSpace(f *Facts, n *notes) {
 		if d.SpaceMessage != "" {
 			works := "records can be read, topics and records deleted, and offsets committed"
 			if d.Refuses == view.RefusesInternal {
-				works = "records can be read, and topics and records deleted, but groups cannot commit offsets"
+				works = "records can be read, and topics and records deleted, but groups whose coordinator is this broker cannot commit offsets"
 			}
 			n.addFinding(health.Finding{Severity: health.Bad, Subject: subject, Problem: d.SpaceMessage,
 				Works: works + "; writing resumes automatically when enough space is free", Remedy: remedy})

@@ -272,7 +272,7 @@ func TestDisksThatFill(t *testing.T) {
 func TestWhatAFullDiskStillDoes(t *testing.T) {
 	for refuses, want := range map[view.Refusal]string{
 		view.RefusesClients:  ", and offsets committed; ",
-		view.RefusesInternal: ", but groups cannot commit offsets; ",
+		view.RefusesInternal: ", but groups whose coordinator is this broker cannot commit offsets; ",
 	} {
 		findings, _ := Examine(Checks(), &Facts{Dirs: []view.Dir{{Path: "/d", SpaceMessage: "little is free", Refuses: refuses}}})
 		if len(findings) != 1 || !strings.Contains(findings[0].Works, want) {

@@ -51,8 +51,8 @@ const checkResponding = "responding"
 func checkLogDirs(f *Facts, n *notes) {
 	works := func(d view.Dir) bool { return d.Error == "" }
 	notReady := len(f.Dirs)+len(f.Unopened) > 0 && !slices.ContainsFunc(f.Dirs, works)
-	finding := func(path, problem, remedy string) {
-		x := health.Finding{Severity: health.Bad, Subject: "log directory " + path, Problem: problem, Remedy: remedy, NotReady: notReady}
+	finding := func(path, problem, remedy, follows string) {
+		x := health.Finding{Severity: health.Bad, Subject: "log directory " + path, Problem: problem, Remedy: remedy, Follows: follows, NotReady: notReady}
 		if !notReady {
 			x.Works = "partitions in the other log directories can be written and read"
 		}
@@ -61,12 +61,14 @@ func checkLogDirs(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		n.see(fmt.Sprintf("log directory %s with %d partitions", d.Path, d.Logs))
 		if d.Error != "" {
-			finding(
-				d.Path,
-				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error),
-				"run "+kernelLog+
-					" to see what the kernel reports about the disk; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)",
-			)
+			remedy := "run " + kernelLog + " to see what the kernel reports about the disk; the broker reopens the directory " +
+				"automatically when the disk works again (docs/operations.md, A damaged disk)"
+			follows := ""
+			if full(d.Error) {
+				remedy, follows = freeSpace+"the broker then reopens the directory automatically (docs/operations.md, A full disk)", f.filled(d.Path)
+			}
+			finding(d.Path,
+				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error), remedy, follows)
 		}
 	}
 	for i := range f.Dirs {
@@ -80,7 +82,7 @@ func checkLogDirs(f *Facts, n *notes) {
 			}
 		}
 		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Error),
-			d.Remedy+"; then restart the broker, which opens it again (docs/operations.md, A damaged disk)")
+			d.Remedy+"; then restart the broker, which opens it again (docs/operations.md, A damaged disk)", "")
 	}
 }
 
@@ -259,7 +261,9 @@ func (f *Facts) unusable(group []view.Log) health.Finding {
 			x.Works = form(len(group), "its", "their") + " records can be read"
 		}
 	}
-	x.Remedy = f.mend(p, len(group))
+	if x.Remedy = f.mend(p, len(group)); full(p.Error) {
+		x.Follows = f.filled(p.Where())
+	}
 	return x
 }
 
@@ -275,6 +279,8 @@ func form(count int, one, many string) string {
 func (f *Facts) mend(p *view.Log, count int) string {
 	logs := form(count, "the log", "the logs")
 	switch {
+	case full(p.Error) && (p.Retried || p.Reopens || p.Refuses > 0):
+		return freeSpace + "the broker then opens " + logs + " automatically within half a minute (docs/operations.md, A full disk)"
 	case p.Retried:
 		return "remove the cause; the broker then creates " + logs + " automatically within half a minute"
 	case p.Reopens:

@@ -143,9 +143,11 @@ func message(what string, free, owed, need int64, level Level) string {
 	if owed > 0 && free >= need {
 		has += ", " + text.Bytes(owed) + " of it reserved for records in memory and the journal's next file"
 	}
-	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics still accept records", text.Bytes(need+(need+9)/10))
+	refused := fmt.Sprintf("clients' records of partitions that this broker leads are refused until %s are free; "+
+		"internal topics still accept records", text.Bytes(need+(need+9)/10))
 	if level == Critical {
-		refused = fmt.Sprintf("all records are refused: clients' until %s are free, those of internal topics until %s are",
+		refused = fmt.Sprintf("all records of partitions that this broker leads are refused: clients' until %s are free, "+
+			"those of internal topics until %s are",
 			text.Bytes(need+(need+9)/10), text.Bytes(need/2+need/20))
 	}
 	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s; "+
