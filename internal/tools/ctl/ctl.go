@@ -112,6 +112,7 @@ func Root(a *app.App) *cobra.Command {
 		"reassign-partitions": "chronikctl topic move moves partitions, broker rebalance spreads them",
 		"leader":              "chronikctl topic elect elects leaders",
 		"leader-election":     "chronikctl topic elect elects leaders",
+		"consumer-groups":     "chronikctl group lists and changes consumer groups",
 		"metadata-quorum":     "chronikctl cluster describe shows the voters of the metadata",
 		"cluster-info":        "chronikctl cluster describe shows the cluster",
 		"maintenance":         "chronikctl broker maintain ID prepares a broker for a restart",

@@ -58,6 +58,8 @@ func (r *refusal) Error() string {
 	switch {
 	case strings.HasPrefix(r.message, "Cannot update these configs dynamically"):
 		remedy = "they change with the broker's own configuration and a restart"
+	case strings.Contains(r.message, "collides with"): // names that differ in '.' and '_' only
+		remedy = "choose another name, or delete the other topic"
 	case r.message != "" && errors.Is(r.err, kerr.PolicyViolation):
 		remedy = "" // the broker's message names the policy
 	}

@@ -204,7 +204,7 @@ func (p *Plan) SetFactor(topic string, factor int) error {
 		for len(x.to) < factor {
 			next, ok := p.choose(x.to, -1)
 			if !ok {
-				return fmt.Errorf("%s cannot have %s: there are %s to choose from; start more brokers, or give a lower number", topic,
+				return fmt.Errorf("%s cannot have %s: only %s can be chosen; start more brokers, or give a lower number", topic,
 					text.Count(factor, "replica"), text.Count(len(p.brokers), "active broker"))
 			}
 			x.to = append(x.to, next)
@@ -247,6 +247,9 @@ func (p *Plan) Leave(broker int32) error {
 		p.topics[x.topic] = true
 		next, ok := p.choose(x.to, broker)
 		if !ok {
+			if len(x.to) == 1 {
+				return fmt.Errorf("%s has 1 replica, and there is no other active broker for it; start another broker", x.topic)
+			}
 			return fmt.Errorf("%s has %s, and there is no other active broker for the one on broker %d; start another broker, "+
 				"or reduce the replicas with chronikctl topic alter %s --replication-factor",
 				x.topic, text.Count(len(x.to), "replica"), broker, x.topic)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
@@ -51,6 +52,7 @@ func alter(a *app.App) *cobra.Command {
 	o.Flags(c)
 	app.CompleteFlag(c, "config", config.TopicKeys(a, "="))
 	app.CompleteFlag(c, "unset", config.TopicKeys(a, ""))
+	cli.Instead(c, map[string]string{"--partitions": "chronikctl topic add-partitions NAME --to N adds partitions"})
 	return c
 }
 

@@ -17,19 +17,20 @@ func New(a *app.App) *cobra.Command {
 	c := app.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
 		create(a), list(a), describe(a), alter(a), addPartitions(a), elect(a), moveCommand(a), trim(a), remove(a))
 	cli.Instead(c, map[string]string{
-		"consume":      "chronikctl consume TOPIC prints records",
-		"produce":      "chronikctl produce TOPIC writes records",
-		"get":          "topic describe shows a topic, config get its configs",
-		"show":         "topic describe shows a topic",
-		"info":         "topic describe shows a topic",
-		"alter-config": "topic alter changes configs",
-		"set":          "topic alter changes configs",
-		"--profile":    "--config chronik.durability.profile=PROFILE sets it",
-		"config":       "topic alter changes configs, config get shows them",
-		"trim-prefix":  "topic trim deletes records",
-		"rename":       "a topic keeps its name; consume -o json and produce --input json copy records to another one",
-		"truncate":     "topic trim NAME --before latest deletes all records",
-		"purge":        "topic trim NAME --before latest deletes all records",
+		"consume":        "chronikctl consume TOPIC prints records",
+		"produce":        "chronikctl produce TOPIC writes records",
+		"get":            "topic describe shows a topic, config get its configs",
+		"show":           "topic describe shows a topic",
+		"info":           "topic describe shows a topic",
+		"alter-config":   "topic alter changes configs",
+		"set":            "topic alter changes configs",
+		"--profile":      "--config chronik.durability.profile=PROFILE sets it",
+		"config":         "topic alter changes configs, config get shows them",
+		"trim-prefix":    "topic trim deletes records",
+		"delete-records": "topic trim deletes records",
+		"rename":         "a topic keeps its name; consume -o json and produce --input json copy records to another one",
+		"truncate":       "topic trim NAME --before latest deletes all records",
+		"purge":          "topic trim NAME --before latest deletes all records",
 	})
 	return c
 }
