@@ -52,7 +52,8 @@ func checkLogDirs(f *Facts, n *notes) {
 	works := func(d view.Dir) bool { return d.Error == "" }
 	notReady := len(f.Dirs)+len(f.Unopened) > 0 && !slices.ContainsFunc(f.Dirs, works)
 	finding := func(path, problem, remedy, follows string) {
-		x := health.Finding{Severity: health.Bad, Subject: "log directory " + path, Problem: problem, Remedy: remedy, Follows: follows, NotReady: notReady}
+		x := health.Finding{Severity: health.Bad, Subject: "log directory " + path, Problem: problem, Remedy: remedy, Follows: follows,
+			NotReady: notReady}
 		if !notReady {
 			x.Works = "partitions in the other log directories can be written and read"
 		}
@@ -65,7 +66,8 @@ func checkLogDirs(f *Facts, n *notes) {
 				"automatically when the disk works again (docs/operations.md, A damaged disk)"
 			follows := ""
 			if full(d.Error) {
-				remedy, follows = freeSpace+"the broker then reopens the directory automatically (docs/operations.md, A full disk)", f.filled(d.Path)
+				remedy = freeSpace + "the broker then reopens the directory automatically (docs/operations.md, A full disk)"
+				follows = f.filled(d.Path)
 			}
 			finding(d.Path,
 				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error), remedy, follows)
