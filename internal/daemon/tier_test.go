@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -22,8 +23,7 @@ func tiered(t *testing.T) (s *sick, store string, produce func()) {
 	t.Helper()
 	store = filepath.Join(t.TempDir(), "store")
 	must.OK(t, os.Mkdir(store, 0o700))
-	s = start(t, vfs.Memory(), []string{"archive.url=file://" + store, "snapshot.interval.ms=0",
-		"remote.log.manager.task.interval.ms=10", "log.retention.check.interval.ms=10"})
+	s = start(t, vfs.Memory(), tieredSettings(store))
 	c := client(t, s.Broker)
 	_, err := kadm.NewClient(c).CreateTopic(t.Context(), 1, 1, map[string]*string{"remote.storage.enable": new("true"),
 		"segment.bytes": new("1048576"), "local.retention.bytes": new("0"), "retention.bytes": new("1000000000")}, "t")
@@ -35,6 +35,11 @@ func tiered(t *testing.T) (s *sick, store string, produce func()) {
 			must.OK(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: value}).FirstErr())
 		}
 	}
+}
+
+func tieredSettings(store string) []string {
+	return []string{"archive.url=file://" + store, "snapshot.interval.ms=0", "remote.log.manager.task.interval.ms=10",
+		"log.retention.check.interval.ms=10"}
 }
 
 // tierOf returns what /v1/logs shows of the topic's partition.
@@ -124,4 +129,48 @@ func TestSurfacesShowWhatIsNotCopied(t *testing.T) {
 		return x.Tier.Error == "" && x.Tier.Pending == 0 && x.LocalStart > 0
 	})
 	scraped(t, s.Broker, "chronik_tier_partitions_failing 0\n")
+}
+
+// A collection, which a start begins, deletes what nothing names: also objects of a topic that does
+// not use the store for its old records.
+func TestACollectionKeepsWhatIsCopied(t *testing.T) {
+	s, store, produce := tiered(t)
+	produce()
+	eventually(t, "all is copied", func() bool { return tierOf(t, s.Broker).Tier.Pending == 0 && tierOf(t, s.Broker).LocalStart > 0 })
+	adm := kadm.NewClient(client(t, s.Broker))
+	plain, err := adm.CreateTopic(t.Context(), 1, 1, nil, "plain")
+	must.OK(t, err)
+	logs, err := filepath.Glob(filepath.Join(store, "*", "log", "*", "0", "*"))
+	must.OK(t, err)
+	if len(logs) == 0 {
+		t.Fatal("no object has records")
+	}
+	unused := func(topic string, name string) string {
+		dir := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(logs[0]))), topic, "0")
+		must.OK(t, os.MkdirAll(dir, 0o700))
+		path := filepath.Join(dir, name)
+		must.OK(t, os.WriteFile(path, []byte("unused"), 0o600))
+		return path
+	}
+	nonce := strings.Repeat("ab", 16)
+	name := strings.Repeat("0", 20) + "-" + strings.Repeat("0", 19) + "1-" + nonce
+	garbage := []string{unused(hex.EncodeToString(plain.ID[:]), name), unused(filepath.Base(filepath.Dir(filepath.Dir(logs[0]))), name)}
+	must.OK(t, s.Close())
+	again := start(t, s.disk.FS, tieredSettings(store))
+	eventually(t, "what nothing names is deleted", func() bool {
+		for _, path := range garbage {
+			if _, err := os.Stat(path); err == nil {
+				return false
+			}
+		}
+		return true
+	})
+	for _, path := range logs {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if x := tierOf(t, again.Broker); x.Tier.Start != 0 || x.Tier.End == 0 {
+		t.Errorf("%+v", x.Tier)
+	}
 }

@@ -182,8 +182,7 @@ func Open(o Options, copies *Copies) error {
 	})
 	service := snapshots.New(snapshots.Options{
 		Conf: *o.Conf, Open: open, Store: o.Member.Leading(), Image: o.Applier.Image, Applied: o.Applier.WaitFor, Leads: o.Member.Leads,
-		Raise: raise(o),
-		Peer:  desk.Peer, Release: o.Version, Now: time.Now, Log: o.Log,
+		Raise: raise(o), Topic: o.Topic, Peer: desk.Peer, Release: o.Version, Now: time.Now, Log: o.Log,
 	})
 	newest := func() (n int, x view.Snapshot) {
 		list := o.Applier.Image().Snapshots()
