@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -56,13 +57,16 @@ type Options struct {
 // the store's answers.
 const copiers = 4
 
-// stepTime bounds one object with its manifest.
+// stepTime bounds one object with its manifest, in addition to the time that the rate demands.
 const stepTime = 10 * time.Minute
+
+// mostSteps is how many steps a partition takes in a round, of which one copies at most: the others
+// have their turn then. A partition has fewer steps before its next copy.
+const mostSteps = 8
 
 // Copier works for one broker. Run runs it; the other methods may be called concurrently.
 type Copier struct {
 	opt    Options
-	wake   chan struct{} // capacity 1: a round is due
 	counts counts
 
 	mu       sync.Mutex                        // guards the following fields
@@ -72,8 +76,8 @@ type Copier struct {
 	oldest   map[metadata.TopicPartition]oldest
 }
 
-// oldest is what retention has found last in the records of a partition, which counts
-// until its Tier changes: when the oldest part is too old, and its bytes.
+// oldest is what retention has found last in the records of a partition, which counts until its
+// Tier changes: when the oldest part is too old, and its bytes.
 type oldest struct {
 	revision int64
 	old      time.Time
@@ -86,6 +90,7 @@ type Failure struct {
 	Partition int32
 	Since     time.Time
 	Err       error
+	tried     time.Time
 }
 
 // New returns a Copier.
@@ -95,7 +100,7 @@ func New(o Options) *Copier {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	return &Copier{opt: o, wake: make(chan struct{}, 1), compared: map[metadata.TopicPartition]int32{},
+	return &Copier{opt: o, compared: map[metadata.TopicPartition]int32{},
 		failures: map[metadata.TopicPartition]Failure{}, oldest: map[metadata.TopicPartition]oldest{}}
 }
 
@@ -108,15 +113,7 @@ func (c *Copier) Failures() []Failure {
 	})
 }
 
-// Soon requests a round, for example because a topic's settings have changed. It does not wait.
-func (c *Copier) Soon() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Run works until ctx ends.
+// Run works until ctx ends. While records wait to be copied, a round follows the other.
 func (c *Copier) Run(ctx context.Context) {
 	label.Goroutine("tier", "")
 	t := time.NewTimer(pause.Spread(c.opt.Interval))
@@ -125,16 +122,19 @@ func (c *Copier) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.wake:
 		case <-t.C:
 		}
-		c.round(ctx)
-		t.Reset(c.opt.Interval)
+		pause := c.opt.Interval
+		if c.round(ctx) {
+			pause = 0
+		}
+		t.Reset(pause)
 	}
 }
 
-// round examines all partitions once.
-func (c *Copier) round(ctx context.Context) {
+// round examines all partitions once, and copies at most one object of each. more reports that some
+// have others to copy. A partition that has failed waits for the interval.
+func (c *Copier) round(ctx context.Context) (more bool) {
 	img := c.opt.Image()
 	var due []*replica.Partition
 	led := map[metadata.TopicPartition]bool{}
@@ -144,39 +144,53 @@ func (c *Copier) round(ctx context.Context) {
 			continue
 		}
 		if conf := c.opt.Topic(img, topic); conf.Remote || p.Tier() != nil {
-			due = append(due, p)
 			led[p.TopicPartition()] = true
+			if !c.waits(p) {
+				due = append(due, p)
+			}
 		}
 	}
 	c.forget(led)
 	if len(due) == 0 {
-		return
+		return false
 	}
 	if img.FeatureLevel() < metadata.TierLevel {
 		if err := c.opt.Raise(ctx, metadata.TierLevel); err != nil {
 			c.failed(due, fmt.Errorf("the metadata cannot name copies of records before all brokers run this version: %w", err))
-			return
+			return false
 		}
 	}
 	store, prefix, err := c.opt.Open()
 	if err != nil {
 		c.failed(due, err)
-		return
+		return false
 	}
-	todo := make(chan *replica.Partition)
+	next := make(chan *replica.Partition)
 	var all sync.WaitGroup
+	var left atomic.Bool
 	for range min(copiers, len(due)) {
 		all.Go(func() {
-			for p := range todo {
-				c.partition(ctx, store, prefix, p)
+			for p := range next {
+				if c.partition(ctx, store, prefix, p) {
+					left.Store(true)
+				}
 			}
 		})
 	}
 	for _, p := range due {
-		todo <- p
+		next <- p
 	}
-	close(todo)
+	close(next)
 	all.Wait()
+	return left.Load()
+}
+
+// waits reports whether a partition has failed within the interval.
+func (c *Copier) waits(p *replica.Partition) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, failed := c.failures[p.TopicPartition()]
+	return failed && time.Since(f.tried) < c.opt.Interval
 }
 
 // forget drops what is known of partitions that this broker does not lead.
@@ -195,27 +209,49 @@ func (c *Copier) leads(img *metadata.Image, p *replica.Partition) bool {
 	return rec != nil && rec.Leader == c.opt.Self && leader == c.opt.Self && rec.LeaderEpoch == epoch
 }
 
-// partition does what is due of one partition, until nothing is or it fails.
-func (c *Copier) partition(ctx context.Context, store objects.Store, prefix string, p *replica.Partition) {
-	for ctx.Err() == nil {
-		bounded, cancel := context.WithTimeout(ctx, stepTime)
+// partition does what is due of one partition, until nothing is, one object was copied, or it fails.
+// more reports that another object may be due.
+func (c *Copier) partition(ctx context.Context, store objects.Store, prefix string, p *replica.Partition) (more bool) {
+	copied := false
+	for n := 0; n < mostSteps && !copied && ctx.Err() == nil; n++ {
+		bounded, cancel := context.WithTimeout(ctx, stepTime+c.atRate())
 		s := &step{c: c, ctx: bounded, p: p, tp: p.TopicPartition(), img: c.opt.Image()}
 		o := c.opt.Sizes
 		o.Store, o.Prefix, o.Spend = store, prefix, c.spend
 		s.b = upload.NewBatch(o)
-		more, err := s.run()
+		var err error
+		more, err = s.run()
 		cancel()
 		if errors.Is(err, metadata.ErrConflict) {
 			more, err = true, c.await(ctx, err)
 		}
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		c.outcome(p, err)
 		if err != nil || !more {
-			return
+			return false
 		}
+		copied = s.copied
 	}
+	return more
+}
+
+// atRate returns how long the rate may keep an object from being read, next to those of the other
+// partitions.
+func (c *Copier) atRate() time.Duration {
+	rate := c.rate()
+	if rate <= 0 {
+		return 0
+	}
+	return time.Duration(float64(copiers*2*c.opt.Sizes.ObjectBytes) / float64(rate) * float64(time.Second))
+}
+
+func (c *Copier) rate() int64 {
+	if c.opt.Rate == nil {
+		return 0
+	}
+	return c.opt.Rate()
 }
 
 // await waits until the image shows what refused a change.
@@ -249,17 +285,14 @@ func (c *Copier) failed(list []*replica.Partition, err error) {
 			f = Failure{Topic: p.Log().Topic(), Partition: tp.Partition, Since: time.Now()}
 			c.opt.Logger.Warn("records are not copied to the object store", zap.Stringer("partition", p), zap.Error(err))
 		}
-		f.Err = err
+		f.Err, f.tried = err, time.Now()
 		c.failures[tp] = f
 	}
 }
 
 // spend waits as the rate demands after n bytes were read.
 func (c *Copier) spend(ctx context.Context, n int) error {
-	rate := int64(0)
-	if c.opt.Rate != nil {
-		rate = c.opt.Rate()
-	}
+	rate := c.rate()
 	if rate <= 0 {
 		return nil
 	}

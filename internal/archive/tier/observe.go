@@ -29,15 +29,7 @@ func (c *Copier) pending(p *replica.Partition) (records, bytes int64) {
 	if !log.Config().Cleanup.Remote {
 		return 0, 0
 	}
-	ends := p.Ends()
-	from, limit := ends.LocalStart, min(ends.LastStable, log.Ends().Durable)
-	if t := p.Tier(); t != nil {
-		from = max(from, t.End)
-	}
-	to := min(limit, log.SealedEnd())
-	if object := c.opt.Sizes.ObjectBytes; log.SizeOf(from, limit) >= object+object/4 {
-		to = limit
-	}
+	from, to := c.due(p, p.Tier())
 	if from >= to {
 		return 0, 0
 	}

@@ -26,6 +26,8 @@ type step struct {
 	tp  metadata.TopicPartition
 	img *metadata.Image // what the step relies on, except for the log
 	was *metadata.Tier  // of the image; nil: none
+
+	copied bool // an object was copied
 }
 
 // run does the next thing that is due. more reports that another may be.
@@ -271,26 +273,13 @@ func tooOld(p format.Part, now time.Time, conf *configdef.Topic) time.Time {
 
 // copy adds one object, if enough records are there. more reports that another may be due.
 func (s *step) copy() (more bool, err error) {
-	log := s.p.Log()
-	ends := s.p.Ends()
-	limit := min(ends.LastStable, log.Ends().Durable)
-	if s.c.opt.Broken.Has(CopyUnstable) {
-		limit = min(ends.HighWatermark, log.Ends().Durable)
-	}
-	if s.c.opt.Broken.Has(CopyVolatile) {
-		limit = ends.LastStable
-	}
-	start, from := s.was.Start, max(s.was.End, ends.LocalStart)
-	if s.was.Empty() {
-		start = from
-	}
-	object := s.c.opt.Sizes.ObjectBytes
-	to := min(limit, log.SealedEnd())
-	if log.SizeOf(from, limit) >= object+object/4 { // it is an estimate
-		to = limit
-	}
+	from, to := s.c.due(s.p, s.was)
 	if from >= to {
 		return false, nil
+	}
+	start := s.was.Start
+	if s.was.Empty() {
+		start = from
 	}
 	t := &upload.Target{ID: s.id(), Log: s.hold(), Start: start, End: to}
 	a, err := s.b.Extend(s.ctx, t, s.archived())
@@ -306,7 +295,30 @@ func (s *step) copy() (more bool, err error) {
 	if err := s.alter(&next); err != nil {
 		return false, err
 	}
+	s.copied = true
 	s.c.counts.objects.Add(1)
 	s.c.counts.bytes.Add(max(next.Bytes-s.was.Bytes, 0))
 	return true, nil
+}
+
+// due returns the range of a partition's records that can be copied now, where t is what the store
+// has; it is empty if from is not below to.
+func (c *Copier) due(p *replica.Partition, t *metadata.Tier) (from, to int64) {
+	log, ends := p.Log(), p.Ends()
+	limit := min(ends.LastStable, log.Ends().Durable)
+	if c.opt.Broken.Has(CopyUnstable) {
+		limit = min(ends.HighWatermark, log.Ends().Durable)
+	}
+	if c.opt.Broken.Has(CopyVolatile) {
+		limit = ends.LastStable
+	}
+	from = ends.LocalStart
+	if t != nil {
+		from = max(from, t.End)
+	}
+	to = min(limit, log.SealedEnd())
+	if object := c.opt.Sizes.ObjectBytes; log.SizeOf(from, limit) >= object+object/4 { // it is an estimate
+		to = limit
+	}
+	return from, to
 }

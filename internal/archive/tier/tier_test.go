@@ -3,8 +3,10 @@ package tier
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
@@ -168,5 +170,51 @@ func TestRetentionBytesOfSmallRecords(t *testing.T) {
 	must.OK(t, b.healthy())
 	if start := w.tier().Start; start > 10 {
 		t.Errorf("the log begins at %d, although all 60 large records have 62 KB", start)
+	}
+}
+
+// A round copies one object of a partition, so that others have their turn, and is followed by
+// another one as long as there is more.
+func TestARoundCopiesOneObject(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	b := w.brokers[0]
+	w.produce(12, 3)
+	end, rounds := int64(0), 0
+	for more := true; more; rounds++ {
+		more = b.c.round(t.Context())
+		must.OK(t, b.healthy())
+		next := w.tier().End
+		if more != (next > end) {
+			t.Fatalf("round %d has copied up to %d after %d, and there is more: %t", rounds, next, end, more)
+		}
+		end = next
+	}
+	if rounds < 3 {
+		t.Errorf("%d rounds have copied everything", rounds)
+	}
+}
+
+// A partition that has failed waits for the interval, whatever is due of others.
+func TestAFailedPartitionWaits(t *testing.T) {
+	w := newWorld(t, "sync", func(o *Options) { o.Interval = time.Hour })
+	b := w.brokers[0]
+	w.produce(6, 3)
+	off := w.store.Add(faultstore.Rule{Ops: faultstore.Put, From: 1, Count: 1, Err: faultstore.ErrInjected})
+	defer off.Off()
+	for range 3 {
+		if b.c.round(t.Context()) {
+			t.Error("there is more to copy at once")
+		}
+	}
+	if n := b.c.counts.failures.Load(); n != 1 {
+		t.Errorf("%d attempts have failed, expected 1", n)
+	}
+}
+
+// A rate may keep an object from being read for longer than a step may take otherwise.
+func TestALowRateHasItsTime(t *testing.T) {
+	c := New(Options{Rate: func() int64 { return 64 << 10 }})
+	if d := c.atRate(); d < copiers*1024*time.Second || New(Options{}).atRate() != 0 {
+		t.Errorf("%v", d)
 	}
 }

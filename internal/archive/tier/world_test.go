@@ -139,7 +139,7 @@ func (w *world) open(id int32, profile string, options func(*Options)) *broker {
 			Alter: w.ctl.AlterTier}})
 	o := Options{Self: id, Open: func() (objects.Store, string, error) { return w.store, prefix, nil }, Partitions: b.m.Partitions,
 		Image: b.img.Load, Applied: b.applied, Raise: func(context.Context, int32) error { return nil },
-		Topic: func(*metadata.Image, *metadata.Topic) *configdef.Topic { return &w.conf }, Interval: time.Hour, Logger: zap.NewNop(),
+		Topic: func(*metadata.Image, *metadata.Topic) *configdef.Topic { return &w.conf }, Logger: zap.NewNop(),
 		Alter: func(ctx context.Context, x *metadata.TierChange) (int64, error) {
 			if w.alter != nil {
 				return w.alter(x)
@@ -445,8 +445,11 @@ func (w *world) delete(to int64) {
 	}
 }
 
-// copyAll lets a broker do one round.
-func (b *broker) copyAll() { b.c.round(context.Background()) }
+// copyAll lets a broker do rounds until nothing is left to copy, or it has failed.
+func (b *broker) copyAll() {
+	for b.c.round(context.Background()) {
+	}
+}
 
 // retain does what local retention does, as if each copy ended with a segment.
 func (b *broker) retain() {
