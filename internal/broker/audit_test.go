@@ -212,7 +212,7 @@ func TestAuditOfChangesWithoutAnAnswer(t *testing.T) {
 	}{
 		{fmt.Errorf("%w: the connection ended", metadata.ErrUnknown), true},
 		{&controller.Error{Kind: controller.InvalidRequest, Msg: "it is alive"}, false},
-		{fmt.Errorf("%w: nobody leads", controller.ErrNotController), false},
+		{fmt.Errorf("%w: none leads", controller.ErrNotController), false},
 	} {
 		n, end := auditedNode(t, audit.Refusals, binding(acl.Alter, acl.Cluster, acl.ClusterName, acl.Allow),
 			binding(acl.Describe, acl.Topic, acl.Wildcard, acl.Allow))

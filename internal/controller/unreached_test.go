@@ -27,13 +27,13 @@ func TestUnreachedBrokers(t *testing.T) {
 		reports reports
 		want    []int32
 	}{
-		"nobody reports":          {3, nil, nil},
-		"both others":             {3, reports{1: {2}, 3: {2}}, []int32{2}},
-		"one of two others":       {3, reports{1: {2}}, nil},
-		"one that reaches nobody": {3, reports{3: {1, 2}}, nil},
-		"one that reaches nobody, and is not reached":     {3, reports{1: {3}, 2: {3}, 3: {1, 2}}, []int32{3}},
+		"none reports":          {3, nil, nil},
+		"both others":           {3, reports{1: {2}, 3: {2}}, []int32{2}},
+		"one of two others":     {3, reports{1: {2}}, nil},
+		"one that reaches none": {3, reports{3: {1, 2}}, nil},
+		"one that reaches none, and is not reached":       {3, reports{1: {3}, 2: {3}, 3: {1, 2}}, []int32{3}},
 		"two that do not reach each other":                {3, reports{1: {2}, 2: {1}}, nil},
-		"nobody reaches another one":                      {3, reports{1: {2, 3}, 2: {1, 3}, 3: {1, 2}}, []int32{1, 2, 3}},
+		"none reaches another one":                        {3, reports{1: {2, 3}, 2: {1, 3}, 3: {1, 2}}, []int32{1, 2, 3}},
 		"the only other one":                              {2, reports{1: {2}}, []int32{2}},
 		"both of two":                                     {2, reports{1: {2}, 2: {1}}, []int32{1, 2}},
 		"two of four others":                              {5, reports{1: {5}, 2: {5}}, nil},
@@ -71,7 +71,7 @@ func TestAnUnreachedBrokerDoesNotLead(t *testing.T) {
 	w.pass(2 * balanceInterval)
 	w.want("one of two does not reach the leader", "1@0 isr [1 2 3] elr []")
 	w.cannot(map[int32][]int32{2: {1}, 3: {1}})
-	w.want("nobody reaches the leader", "2@1 isr [1 2 3] elr []")
+	w.want("none reaches the leader", "2@1 isr [1 2 3] elr []")
 	w.pass(2 * balanceInterval)
 	w.want("after elections of preferred leaders", "2@1 isr [1 2 3] elr []")
 	w.procs[2].drain = true
@@ -109,7 +109,7 @@ func TestReportsEndWithTheirSession(t *testing.T) {
 
 	w = three(t)
 	w.cannot(map[int32][]int32{2: {1}, 3: {1}})
-	w.want("nobody reaches the leader", "2@1 isr [1 2 3] elr []")
+	w.want("none reaches the leader", "2@1 isr [1 2 3] elr []")
 	w.loop.end()
 	w.newLoop()
 	w.lead()

@@ -349,8 +349,11 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 
 // at returns an offset with its leader epoch.
 func (p *Partition) at(r *role, offset int64) storage.Timestamp {
-	known := p.Known()
-	epoch := known.At(offset)
+	epoch := p.log.EpochAt(offset)
+	if offset < p.log.Ends().LogStart {
+		known := p.Known()
+		epoch = known.At(offset)
+	}
 	if epoch < 0 {
 		epoch = r.epoch
 	}

@@ -24,9 +24,9 @@ type Tiers interface {
 	// Read is storage.Log.Read for offsets of [t.Start, t.End).
 	Read(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier, offset, limit int64, max int, atLeastOne bool) (
 		storage.Slice, error)
-	// Aborted returns the aborted transactions whose markers are in [from, t.End) and that have
-	// records below limit, in the order of their markers. more reports that the local log may have
-	// others, with later markers.
+	// Aborted returns aborted transactions with markers from an offset on that have records below
+	// limit, in the order of their markers: all with markers below t.End, and perhaps some with
+	// later ones. more reports that the local log may have others, with markers from t.End on.
 	Aborted(ctx context.Context, tp metadata.TopicPartition, t *metadata.Tier, from, limit int64) (
 		list []txnindex.Entry, more bool, err error)
 	// FindTime returns the first record of [t.Start, t.End) with a timestamp of at least ts, and
@@ -130,8 +130,9 @@ func (p *Partition) readTier(r *ReadRequest, res *ReadResult, limit int64) (ok b
 }
 
 // abortedAcross returns the aborted transactions that a reader of s, which is from the object
-// store, must know of. Their markers may be above its end: the last stable offset that bounds the
-// read was determined before, so the local log has them.
+// store, must know of. Their markers may be in the local log: the last stable offset that bounds
+// the read was determined before. A log that begins between the records and the marker does not
+// know the transaction; then the store does.
 func (p *Partition) abortedAcross(ctx context.Context, t *metadata.Tier, offset int64, s *storage.Slice) ([]txnindex.Entry, error) {
 	list, more, err := p.env.tier.Reads.Aborted(ctx, p.tp(), t, offset, s.Next())
 	if err != nil {

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
@@ -71,9 +69,9 @@ func (l *Log) abortedIn(offset int64, s *Slice, most int, h *Hold) ([]txnindex.E
 	return nil, nil
 }
 
-// AbortedAfter adds to list, which has the aborted transactions that a reader of s must know of
-// with markers below from, those with later markers. All of s is below from. Like AbortedIn it cuts
-// s if there are more than most, and may read the disk.
+// AbortedAfter adds to list, which has aborted transactions that a reader of s must know of, those
+// that the log has with markers from an offset on. All of s is below. Like AbortedIn it cuts s if
+// there are more than most, and may read the disk.
 func (l *Log) AbortedAfter(from int64, s *Slice, list []txnindex.Entry, most int) ([]txnindex.Entry, error) {
 	for l.unstable.aborted.Load() >= from {
 		more, bad, err := l.aborted(from, s.Next(), l.segmentAborted, nil)
@@ -81,14 +79,7 @@ func (l *Log) AbortedAfter(from int64, s *Slice, list []txnindex.Entry, most int
 		case bad != nil && errors.Is(err, segment.ErrAborted):
 			err = l.rebuildAborted(bad)
 		case err == nil:
-			known := len(list) // the caller may know of later markers, too
-			for _, e := range more {
-				if !slices.ContainsFunc(list[:known], func(x txnindex.Entry) bool { return x.Last == e.Last }) {
-					list = append(list, e)
-				}
-			}
-			sorts.Sort(list, func(a, b txnindex.Entry) int { return cmp.Compare(a.Last, b.Last) })
-			return s.Shorten(list, most), nil
+			return s.Shorten(txnindex.Once(append(list, more...)), most), nil // the caller may know of later markers, too
 		}
 		if err != nil && !errors.Is(err, segment.ErrReplaced) {
 			return nil, err

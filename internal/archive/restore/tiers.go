@@ -16,16 +16,13 @@ import (
 )
 
 // tiered is what stays in the store of a partition: its parts are copied to the objects of the new
-// cluster, so that no object ever belongs to both. The local log begins with the last of them. It
-// could begin after that, but then it would know no producer.
+// cluster, so that no object ever belongs to both. The local log begins with the last of them, or
+// earlier; see localFrom. It could begin after that, but then it would know no producer.
 type tiered struct {
 	parts []format.Part
 	local int64 // where the local log begins
 	bytes int64 // of the parts that the local log lacks
 }
-
-// manifestParts is how many parts a manifest has at most.
-const manifestParts = 1000
 
 // plan finds what stays in the store: of the topics that have records there in any case.
 func (w *writer) plan(ctx context.Context) error {
@@ -105,43 +102,22 @@ func (w *writer) copyTiers(ctx context.Context, keys []metadata.KV, revision int
 		return nil, err
 	}
 	prefix := strings.TrimSuffix(w.s.prefix, format.Prefix(w.s.Index.Cluster)) + format.Prefix(id)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	todo := make(chan *format.Partition)
 	var mu sync.Mutex // guards keys
-	var work sync.WaitGroup
-	for range copiers {
-		work.Go(func() {
-			for p := range todo {
-				next, err := w.copyTier(ctx, p, prefix)
-				if err != nil {
-					cancel(fmt.Errorf("copy the old records of %s within the store: %w", w.name(p), err))
-					continue
-				}
-				next.Generation = to.Generation
-				tp := metadata.TopicPartition{Topic: p.ID.Topic, Partition: p.ID.Partition}
-				mu.Lock()
-				keys = append(keys, metadata.KV{Key: metadata.TierKey(tp), Value: next.Encode(), ModRevision: revision})
-				mu.Unlock()
-			}
-		})
-	}
-	err = each(w.img, w.s.Index, func(_ *metadata.Topic, p *format.Partition) error {
+	err = w.some(ctx, func(ctx context.Context, p *format.Partition) error {
 		if w.tiers[p.ID] == nil {
 			return nil
 		}
-		select {
-		case todo <- p:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		next, err := w.copyTier(ctx, p, prefix)
+		if err != nil {
+			return fmt.Errorf("copy its old records within the store: %w", err)
 		}
+		next.Generation = to.Generation
+		tp := metadata.TopicPartition{Topic: p.ID.Topic, Partition: p.ID.Partition}
+		mu.Lock()
+		defer mu.Unlock()
+		keys = append(keys, metadata.KV{Key: metadata.TierKey(tp), Value: next.Encode(), ModRevision: revision})
+		return nil
 	})
-	close(todo)
-	work.Wait()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	sorts.Sort(keys, func(a, b metadata.KV) int { return strings.Compare(a.Key, b.Key) })
 	return keys, err
 }
@@ -163,7 +139,7 @@ func (w *writer) copyTier(ctx context.Context, p *format.Partition, prefix strin
 		return next, err
 	}
 	next.Epochs = replica.TierEpochs(&known, next.Start, next.End)
-	b := upload.NewBatch(upload.Options{Store: w.s.store, Prefix: prefix, ManifestParts: manifestParts})
+	b := upload.NewBatch(upload.Options{Store: w.s.store, Prefix: prefix, ManifestParts: upload.ManifestParts})
 	a, err := b.Manifest(ctx, p.ID, x.parts)
 	if err != nil {
 		return next, err

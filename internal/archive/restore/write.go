@@ -313,6 +313,18 @@ func (w *writer) create() error {
 
 // all reads the batches of all partitions, some at a time, and hands them to appenders.
 func (w *writer) all(ctx context.Context, open func(*format.Partition) (*appender, error)) error {
+	return w.some(ctx, func(ctx context.Context, p *format.Partition) error {
+		a, err := open(p)
+		if err == nil {
+			err = a.copy(ctx)
+		}
+		w.done.Partitions.Add(1)
+		return err
+	})
+}
+
+// some calls do for all partitions, some at a time, until one fails.
+func (w *writer) some(ctx context.Context, do func(context.Context, *format.Partition) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	todo := make(chan *format.Partition)
@@ -324,14 +336,9 @@ func (w *writer) all(ctx context.Context, open func(*format.Partition) (*appende
 				if ctx.Err() != nil {
 					continue
 				}
-				a, err := open(p)
-				if err == nil {
-					err = a.copy(ctx)
-				}
-				if err != nil {
+				if err := do(ctx, p); err != nil {
 					cancel(fmt.Errorf("%s: %w", w.name(p), err))
 				}
-				w.done.Partitions.Add(1)
 			}
 		})
 	}

@@ -96,7 +96,7 @@ type Failure struct {
 // New returns a Copier.
 func New(o Options) *Copier {
 	s := &o.Sizes
-	s.ObjectBytes, s.ManifestParts = cmp.Or(s.ObjectBytes, 64<<20), cmp.Or(s.ManifestParts, 1000)
+	s.ObjectBytes, s.ManifestParts = cmp.Or(s.ObjectBytes, upload.ObjectBytes), cmp.Or(s.ManifestParts, upload.ManifestParts)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -209,8 +209,8 @@ func (c *Copier) leads(img *metadata.Image, p *replica.Partition) bool {
 	return rec != nil && rec.Leader == c.opt.Self && leader == c.opt.Self && rec.LeaderEpoch == epoch
 }
 
-// partition does what is due of one partition, until nothing is, one object was copied, or it fails.
-// more reports that another object may be due.
+// partition does what is due of one partition, until nothing is, one object was copied, or it
+// fails. more reports that another object may be due.
 func (c *Copier) partition(ctx context.Context, store objects.Store, prefix string, p *replica.Partition) (more bool) {
 	copied := false
 	for n := 0; n < mostSteps && !copied && ctx.Err() == nil; n++ {

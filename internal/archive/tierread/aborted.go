@@ -1,12 +1,9 @@
 package tierread
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sort"
 
-	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
@@ -42,7 +39,7 @@ func (r *Reader) Aborted(ctx context.Context, c *Copy, from, to int64) (found []
 			return nil, false, err
 		}
 		if !ok {
-			return once(found), true, nil
+			return txnindex.Once(found), true, nil
 		}
 		part := p.part()
 		f, err := l.footer(ctx, part)
@@ -55,15 +52,8 @@ func (r *Reader) Aborted(ctx context.Context, c *Copy, from, to int64) (found []
 			last = sort.Search(last, func(i int) bool { return f.Aborted[i].Last >= end })
 		}
 		if found, more = txnindex.Search(found, f.Aborted[first:last], from, to); !more {
-			return once(found), false, nil
+			return txnindex.Once(found), false, nil
 		}
 		p.i++
 	}
-}
-
-// once returns transactions in the order of their markers: an object may have those whose markers
-// are in a later one.
-func once(list []txnindex.Entry) []txnindex.Entry {
-	sorts.SortStable(list, func(a, b txnindex.Entry) int { return cmp.Compare(a.Last, b.Last) })
-	return slices.CompactFunc(list, func(a, b txnindex.Entry) bool { return a.Last == b.Last })
 }

@@ -53,6 +53,12 @@ type Options struct {
 	Broken breakrules.Removed[Rule]
 }
 
+// The sizes that are used outside of tests: ObjectBytes and ManifestParts of Options.
+const (
+	ObjectBytes   = 64 << 20
+	ManifestParts = 1000
+)
+
 // Batch is one round of uploads. It must not be used concurrently.
 type Batch struct {
 	opt     Options

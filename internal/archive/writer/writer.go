@@ -175,8 +175,8 @@ type known struct {
 // New returns a Writer without a job.
 func New(o Options) *Writer {
 	s := &o.Sizes
-	s.ObjectBytes, s.PackBytes = cmp.Or(s.ObjectBytes, 64<<20), cmp.Or(s.PackBytes, 16<<20)
-	s.PieceBytes, s.ManifestParts = cmp.Or(s.PieceBytes, 4<<20), cmp.Or(s.ManifestParts, 1000)
+	s.ObjectBytes, s.PackBytes = cmp.Or(s.ObjectBytes, upload.ObjectBytes), cmp.Or(s.PackBytes, 16<<20)
+	s.PieceBytes, s.ManifestParts = cmp.Or(s.PieceBytes, 4<<20), cmp.Or(s.ManifestParts, upload.ManifestParts)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}

@@ -30,8 +30,7 @@ var ids = regexp.MustCompile(`[0-9a-fA-F]{8,}|[0-9]+`)
 
 // cause returns the text of an error without the partition and ids in it.
 func (u *TierFailure) cause() string {
-	own := regexp.MustCompile(regexp.QuoteMeta(u.String()) + `\b`)
-	return ids.ReplaceAllString(own.ReplaceAllString(u.Error, "partition"), "#")
+	return ids.ReplaceAllString(strings.ReplaceAll(u.Error, u.String(), "partition"), "#")
 }
 
 // shownCauses is how many reasons a finding has.
@@ -64,7 +63,8 @@ func checkTier(f *Facts, n *notes) {
 // reasons with their partitions.
 func tierFailures(list []TierFailure, before time.Time) (all int, from, reasons string) {
 	byCause := map[string][]string{} // names of partitions
-	var firsts []*TierFailure        // of each cause
+	var causes []string
+	first := map[string]string{} // the error of the first partition
 	var since time.Time
 	for i := range list {
 		u := &list[i]
@@ -73,7 +73,7 @@ func tierFailures(list []TierFailure, before time.Time) (all int, from, reasons 
 		}
 		cause := u.cause()
 		if byCause[cause] == nil {
-			firsts = append(firsts, u)
+			causes, first[cause] = append(causes, cause), u.Error
 		}
 		byCause[cause] = append(byCause[cause], u.String())
 		if all++; all == 1 || u.Since.Before(since) {
@@ -81,11 +81,11 @@ func tierFailures(list []TierFailure, before time.Time) (all int, from, reasons 
 		}
 	}
 	var texts []string
-	for _, u := range firsts[:min(len(firsts), shownCauses)] {
-		names := byCause[u.cause()]
-		texts = append(texts, fmt.Sprintf("%s: %s", listed(names, len(names)), u.Error))
+	for _, cause := range causes[:min(len(causes), shownCauses)] {
+		names := byCause[cause]
+		texts = append(texts, fmt.Sprintf("%s: %s", listed(names, len(names)), first[cause]))
 	}
-	if more := len(firsts) - shownCauses; more > 0 {
+	if more := len(causes) - shownCauses; more > 0 {
 		texts = append(texts, text.Count(more, "other reason"))
 	}
 	return all, since.UTC().Format(time.RFC3339), strings.Join(texts, "; ")

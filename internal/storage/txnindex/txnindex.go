@@ -9,11 +9,15 @@
 package txnindex
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 	"sort"
+
+	"github.com/chronik-io/chronik/internal/sorts"
 )
 
 // Mark is what must be known of an index to trust it: the number of its entries, and their
@@ -143,4 +147,11 @@ func Search(found, entries []Entry, from, limit int64) (_ []Entry, more bool) {
 		}
 	}
 	return found, true
+}
+
+// Once returns entries of several lists in the order of their markers, each once: the first of
+// those with the same marker stays.
+func Once(list []Entry) []Entry {
+	sorts.SortStable(list, func(a, b Entry) int { return cmp.Compare(a.Last, b.Last) })
+	return slices.CompactFunc(list, func(a, b Entry) bool { return a.Last == b.Last })
 }

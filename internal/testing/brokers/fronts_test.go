@@ -98,7 +98,7 @@ func wrongAddress(w *world, c *clients) {
 		return leads() && slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(p, topic) })
 	}
 	if until(30*time.Second, leads) == nil { // longer than until the next election of preferred leaders
-		w.problem("broker 2 leads %v although nobody reaches it", list)
+		w.problem("broker 2 leads %v although none reaches it", list)
 	}
 	c.progress(20 * time.Second)
 	for _, id := range []int32{1, 3} { // what they know of broker 2 is lost
@@ -108,7 +108,7 @@ func wrongAddress(w *world, c *clients) {
 		c.progress(20 * time.Second)
 	}
 	if until(30*time.Second, preferred) == nil {
-		w.problem("after restarts broker 2 leads %v although nobody reaches it", list)
+		w.problem("after restarts broker 2 leads %v although none reaches it", list)
 	}
 	w.stop(2)
 	w.fronts.close(2, false)
@@ -125,7 +125,7 @@ func TestABrokerThatIsNoLongerReached(t *testing.T) {
 	historyOf(t, 27, kind{apart: true}, func(w *world, c *clients) {
 		for id := int32(1); id <= 3; id++ {
 			c.inSync()
-			w.note("nobody reaches %d", id)
+			w.note("none reaches %d", id)
 			w.fronts.close(id, true)
 			c.ledByOthers(id)
 			c.progress(20 * time.Second)
