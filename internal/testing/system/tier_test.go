@@ -1,0 +1,127 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// A restore copies old records within the store: the new cluster's disk has a part of them, its
+// consumers of committed records get what those of the original got, and the original may delete
+// its topic.
+func TestOldRecordsAreRestoredWithinTheStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts processes")
+	}
+	t.Parallel()
+	store := t.TempDir()
+	settings := []string{"archive.url=file://" + store, "snapshot.interval.ms=0", "remote.log.manager.task.interval.ms=50",
+		"log.retention.check.interval.ms=50"}
+	c := newNodes(t, 1)
+	c.expected = []string{`"logger":"health"`}
+	c.set = settings
+	c.launch(0)
+	c.await(0)
+	c.does("topic create t --partitions 1 --config remote.storage.enable=true --config segment.bytes=1048576 "+
+		"--config local.retention.bytes=1 --config file.delete.delay.ms=0", "t created")
+	sender, err := c.client(kgo.TransactionalID("tx"), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	must.OK(t, err)
+	value := strings.Repeat("x", 20_000)
+	var want []string
+	for i := range 60 {
+		must.OK(t, sender.BeginTransaction())
+		var sent []string
+		for k := range 5 {
+			text := fmt.Sprintf("%d %d %s", i, k, value)
+			must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte(text)}).FirstErr())
+			sent = append(sent, text)
+		}
+		if commit := i%3 > 0; commit {
+			want = append(want, sent...)
+			must.OK(t, sender.EndTransaction(t.Context(), kgo.TryCommit))
+		} else {
+			must.OK(t, sender.EndTransaction(t.Context(), kgo.TryAbort))
+		}
+	}
+	sender.Close()
+	cl, err := c.client()
+	must.OK(t, err)
+	defer cl.Close()
+	c.eventually("old records are in the store only", func(ctx context.Context) string {
+		list, err := kadm.NewClient(cl).ListOffsetsAfterMilli(ctx, -4, "t")
+		if o, ok := list.Lookup("t", 0); err != nil || !ok || o.Err != nil || o.Offset < 200 {
+			return fmt.Sprintf("%+v, %v", o, err)
+		}
+		return ""
+	})
+	values := func(addr string) (list []string) {
+		for _, r := range committed(t, addr, "t") {
+			list = append(list, string(r.Value))
+		}
+		return list
+	}
+	if got := values(c.seeds[0]); !slices.Equal(got, want) {
+		t.Fatalf("%d records are read, %d were committed", len(got), len(want))
+	}
+	c.does("snapshot create", "uploaded")
+
+	dir := t.TempDir()
+	var args []string
+	for _, s := range settings {
+		args = append(args, "--set", s)
+	}
+	p, err := launch(dir, nil, append([]string{"restore", "file://" + store, "--data-dir", "d"}, args...)...)
+	must.OK(t, err)
+	if err := <-p.done; err != nil {
+		t.Fatalf("restore: %v\n%s", err, p.logged())
+	}
+	local := int64(0)
+	must.OK(t, filepath.Walk(filepath.Join(dir, "d", "logs", "t-0"), func(_ string, in os.FileInfo, err error) error {
+		if err == nil && strings.HasSuffix(in.Name(), ".log") {
+			local += in.Size()
+		}
+		return err
+	}))
+	if local == 0 || local > 3<<20 {
+		t.Errorf("the disk of the restored broker has %d bytes of records", local)
+	}
+	_, text := c.ctl(t.Context(), "snapshot list -o json")
+	var all view.SnapshotList
+	must.OK(t, json.Unmarshal([]byte(text), &all))
+	c.does(fmt.Sprintf("snapshot delete %d", all.Snapshots[0].Number), "deleted")
+	c.does("topic delete t", "t deleted")
+	c.end(syscall.SIGTERM, 0)
+	c.launch(0) // a collection deletes the original's objects
+	c.await(0)
+	c.eventually("the original's objects are deleted", func(context.Context) string {
+		clusters, _ := filepath.Glob(filepath.Join(store, "*", "log", "*", "0"))
+		left := 0
+		for _, dir := range clusters {
+			if files, _ := os.ReadDir(dir); len(files) > 0 {
+				left++
+			}
+		}
+		if left != 1 {
+			return fmt.Sprintf("%d clusters have objects", left)
+		}
+		return ""
+	})
+	p, err = start(dir, nil, append([]string{"--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "off"}, args...)...)
+	must.OK(t, err)
+	defer func() { must.OK(t, p.end(syscall.SIGTERM)) }()
+	if got := values(p.Addr); !slices.Equal(got, want) {
+		t.Errorf("%d records are read from the restored broker, %d were committed", len(got), len(want))
+	}
+}
