@@ -495,3 +495,41 @@ func undone(t *testing.T, rules breakrules.Removed[Rule]) error {
 func TestAnArchiveIsCutBackToTheLog(t *testing.T) {
 	must.OK(t, undone(t, breakrules.Removed[Rule]{}))
 }
+
+// The footer of an object that has records of an aborted transaction names it, although the marker
+// is in a later object: a reader of the first one needs no log that knows the transaction.
+func TestAnObjectNamesTheAbortedTransactionsOfItsRecords(t *testing.T) {
+	w := newWorld(t)
+	defer func() { must.OK(t, w.m.Close()) }()
+	w.abort(7, 4, 20<<10)
+	w.plain(1, 20<<10)
+	b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 30 << 10, ManifestParts: 10})
+	h := w.log.Hold()
+	defer h.Release()
+	x := &Target{ID: id, Log: h, End: w.end()}
+	a := &Archived{}
+	for a.End() < x.End {
+		next, err := b.Extend(t.Context(), x, a)
+		must.OK(t, err)
+		if next.End() <= a.End() {
+			t.Fatalf("nothing was added at %d", a.End())
+		}
+		a = next
+	}
+	parts, err := b.Parts(t.Context(), id, a)
+	must.OK(t, err)
+	if len(parts) < 3 || parts[0].End > w.aborted[0].Last {
+		t.Fatalf("the objects are %+v", parts)
+	}
+	for _, p := range parts {
+		l, err := format.OpenLog(t.Context(), w.s, prefix, id, &p.Run)
+		must.OK(t, err)
+		want := 0
+		if p.Base <= w.aborted[0].Last {
+			want = 1
+		}
+		if len(l.Aborted) != want || want == 1 && (l.Aborted[0].First != w.aborted[0].First || l.Aborted[0].Last != w.aborted[0].Last) {
+			t.Errorf("the object [%d, %d) has the aborted transactions %+v, expected %d of %+v", p.Base, p.End, l.Aborted, want, w.aborted)
+		}
+	}
+}

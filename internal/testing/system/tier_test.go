@@ -36,26 +36,7 @@ func TestOldRecordsAreRestoredWithinTheStore(t *testing.T) {
 	c.await(0)
 	c.does("topic create t --partitions 1 --config remote.storage.enable=true --config segment.bytes=1048576 "+
 		"--config local.retention.bytes=1 --config file.delete.delay.ms=0", "t created")
-	sender, err := c.client(kgo.TransactionalID("tx"), kgo.ProducerBatchCompression(kgo.NoCompression()))
-	must.OK(t, err)
-	value := strings.Repeat("x", 20_000)
-	var want []string
-	for i := range 60 {
-		must.OK(t, sender.BeginTransaction())
-		var sent []string
-		for k := range 5 {
-			text := fmt.Sprintf("%d %d %s", i, k, value)
-			must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte(text)}).FirstErr())
-			sent = append(sent, text)
-		}
-		if commit := i%3 > 0; commit {
-			want = append(want, sent...)
-			must.OK(t, sender.EndTransaction(t.Context(), kgo.TryCommit))
-		} else {
-			must.OK(t, sender.EndTransaction(t.Context(), kgo.TryAbort))
-		}
-	}
-	sender.Close()
+	want := sendTransactions(t, c)
 	cl, err := c.client()
 	must.OK(t, err)
 	defer cl.Close()
@@ -124,4 +105,28 @@ func TestOldRecordsAreRestoredWithinTheStore(t *testing.T) {
 	if got := values(p.Addr); !slices.Equal(got, want) {
 		t.Errorf("%d records are read from the restored broker, %d were committed", len(got), len(want))
 	}
+}
+
+// sendTransactions produces 60 transactions of five records of 20 kB each to t, aborts every third,
+// and returns the values of those committed.
+func sendTransactions(t *testing.T, c *nodes) (want []string) {
+	sender, err := c.client(kgo.TransactionalID("tx"), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	must.OK(t, err)
+	defer sender.Close()
+	value := strings.Repeat("x", 20_000)
+	for i := range 60 {
+		must.OK(t, sender.BeginTransaction())
+		var sent []string
+		for k := range 5 {
+			text := fmt.Sprintf("%d %d %s", i, k, value)
+			must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte(text)}).FirstErr())
+			sent = append(sent, text)
+		}
+		end := kgo.TryAbort
+		if i%3 > 0 {
+			want, end = append(want, sent...), kgo.TryCommit
+		}
+		must.OK(t, sender.EndTransaction(t.Context(), end))
+	}
+	return want
 }
