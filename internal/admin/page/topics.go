@@ -128,6 +128,7 @@ type topicBody struct {
 	Rate       string
 	Set, Other []Config // configs with a source, and defaults
 	Dir        string   // of all partitions; empty if they differ
+	Tiered     bool     // the object store has records of the topic, or is to have some
 	Shown      []view.Log
 	Pager      Pager
 }
@@ -152,6 +153,7 @@ func (p *Page) topic(r *http.Request, b *Status) (content, string, error) {
 			break
 		}
 	}
+	body.Tiered = slices.ContainsFunc(t.Partitions, func(l view.Log) bool { return l.Tier != nil })
 	body.Shown, body.Pager = paged(t.Partitions, "/topic", q)
 	return body, t.Name, nil
 }
@@ -160,7 +162,7 @@ func (b *topicBody) html(*layout) g.Node {
 	partitions := region{by: "partitions", class: "wide", caption: "Partitions with their offsets, size and state"}
 	columns := []string{"Partition|num", "State", "Start|num", "High watermark|num", "Log end|num opt", "Size|num", "Segments|num opt",
 		"Leader|num opt", "In sync|num opt"}
-	if b.tiered() {
+	if b.Tiered {
 		columns = append(columns, "Start on this disk|num opt", "In the object store|num opt")
 	}
 	if b.Dir == "" {
@@ -189,21 +191,17 @@ func (b *topicBody) html(*layout) g.Node {
 	)
 }
 
-// tiered reports whether the object store has records of the topic, or is to have some.
-func (b *topicBody) tiered() bool {
-	return slices.ContainsFunc(b.Partitions, func(l view.Log) bool { return l.Tier != nil })
-}
-
 // tier returns the cells of a partition about the object store.
 func (b *topicBody) tier(l *view.Log) g.Node {
-	cell := func(s string) g.Node { return h.Td(h.Class("num opt"), g.Text(s)) }
-	switch {
-	case !b.tiered():
+	if !b.Tiered {
 		return nil
-	case l.Tier == nil:
-		return g.Group{cell(text.Number(l.LocalStart)), cell(bytesText(0))}
 	}
-	return g.Group{cell(text.Number(l.LocalStart)), cell(bytesText(float64(l.Tier.Bytes)))}
+	stored := int64(0)
+	if l.Tier != nil {
+		stored = l.Tier.Bytes
+	}
+	cell := func(s string) g.Node { return h.Td(h.Class("num opt"), g.Text(s)) }
+	return g.Group{cell(text.Number(l.LocalStart)), cell(bytesText(float64(stored)))}
 }
 
 func (b *topicBody) partition(l *view.Log) g.Node {

@@ -194,3 +194,32 @@ func (r OffsetRanges) Find(ctx context.Context, adm *kadm.Client, at parse.Posit
 	}
 	return found, failed, nil
 }
+
+// The special timestamps of ListOffsets about tiered storage (KIP-405, KIP-1005).
+const (
+	earliestLocal = -4
+	latestTiered  = -5
+)
+
+// LocalStarts returns where the logs on the leaders' disks begin, which is the start of the log
+// unless the object store has older records. Partitions without a leader have an error or are
+// missing.
+func LocalStarts(ctx context.Context, adm *kadm.Client, topics ...string) (kadm.ListedOffsets, error) {
+	return special(ctx, adm, earliestLocal, "start offsets on local disks", topics)
+}
+
+// LastTiered returns the last offsets that the object store has, -1 for none.
+func LastTiered(ctx context.Context, adm *kadm.Client, topics ...string) (kadm.ListedOffsets, error) {
+	return special(ctx, adm, latestTiered, "last offsets in the object store", topics)
+}
+
+func special(ctx context.Context, adm *kadm.Client, timestamp int64, what string, topics []string) (kadm.ListedOffsets, error) {
+	if len(topics) == 0 { // the client would ask for all
+		return nil, nil
+	}
+	list, err := adm.ListOffsetsAfterMilli(ctx, timestamp, topics...)
+	if NoneAnswered(err) {
+		return nil, Refused(what, BrokerError(err), "")
+	}
+	return list, nil
+}

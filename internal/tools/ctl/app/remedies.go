@@ -184,6 +184,12 @@ func RequestFailed(err error) error {
 	return err
 }
 
+// NoneAnswered reports whether an error means that no broker answered. Partitions without a leader
+// do not count, even if no others were requested.
+func NoneAnswered(err error) bool {
+	return RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
+}
+
 // BrokerError unwraps the broker's error from the errors that the client library wraps around it.
 func BrokerError(err error) error {
 	if s := (*kadm.ShardErrors)(nil); errors.As(err, &s) && len(s.Errs) > 0 {

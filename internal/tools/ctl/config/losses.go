@@ -191,15 +191,7 @@ func localStarts(ctx context.Context, adm *kadm.Client, topics map[string]limits
 			names = append(names, topic)
 		}
 	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	const earliestLocal = -4 // KIP-405
-	found, err := adm.ListOffsetsAfterMilli(ctx, earliestLocal, names...)
-	if app.RequestFailed(err) != nil {
-		return nil, app.Refused("start offsets on local disks", app.BrokerError(err), "")
-	}
-	return found, nil
+	return app.LocalStarts(ctx, adm, names...)
 }
 
 // add adds what a partition loses; bytes is the size of all its replicas.

@@ -146,12 +146,6 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (fact
 	return f, err
 }
 
-// The special timestamps of ListOffsets about tiered storage (KIP-405, KIP-1005).
-const (
-	earliestLocal = -4
-	latestTiered  = -5
-)
-
 // askTiers fetches the offsets of topics with remote.storage.enable that depend on it. A broker
 // that does not know them answers with an error for each partition.
 func (f *facts) askTiers(ctx context.Context, adm *kadm.Client) (err error) {
@@ -161,18 +155,10 @@ func (f *facts) askTiers(ctx context.Context, adm *kadm.Client) (err error) {
 			names = append(names, r.Name)
 		}
 	}
-	if len(names) == 0 {
-		return nil
+	if f.locals, err = app.LocalStarts(ctx, adm, names...); err == nil {
+		f.tiered, err = app.LastTiered(ctx, adm, names...)
 	}
-	f.locals, err = adm.ListOffsetsAfterMilli(ctx, earliestLocal, names...)
-	if unanswered(err) {
-		return app.Refused("start offsets on local disks", app.BrokerError(err), "")
-	}
-	f.tiered, err = adm.ListOffsetsAfterMilli(ctx, latestTiered, names...)
-	if unanswered(err) {
-		return app.Refused("last offsets in the object store", app.BrokerError(err), "")
-	}
-	return nil
+	return err
 }
 
 // remote reports whether a topic has remote.storage.enable.
@@ -189,24 +175,18 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 		set.Add(t.Topic, t.Partitions.Numbers()...)
 	}
 	f.starts, err = adm.ListStartOffsets(ctx, names...)
-	if unanswered(err) {
+	if app.NoneAnswered(err) {
 		return f, app.Refused("start offsets", app.BrokerError(err), "")
 	}
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
-	if unanswered(err) {
+	if app.NoneAnswered(err) {
 		return f, app.Refused("end offsets", app.BrokerError(err), "")
 	}
 	f.dirs, err = adm.DescribeAllLogDirs(ctx, set)
-	if unanswered(err) && !app.IsUnsupported(app.BrokerError(err)) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+	if app.NoneAnswered(err) && !app.IsUnsupported(app.BrokerError(err)) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
 		return f, app.Refused("log directories", app.BrokerError(err), "")
 	}
 	return f, nil
-}
-
-// unanswered reports whether an error means that no broker answered. Partitions without a leader do
-// not count, even if no others were requested.
-func unanswered(err error) bool {
-	return app.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
 
 func show(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, topics []kadm.TopicDetail) error {
