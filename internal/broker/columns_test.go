@@ -209,7 +209,7 @@ func TestCostBoundsOfAPIs(t *testing.T) {
 			t.Errorf("%s: %d", a.Name(), a.MaxCost)
 		}
 	}
-	if _, err := protocol.NewTable(protocol.API{Key: int16(kmsg.Metadata), Max: 13, MaxCost: 1}); err != nil {
+	if _, err := protocol.NewTable(kmsg.RequestForKey, protocol.API{Key: int16(kmsg.Metadata), Max: 13, MaxCost: 1}); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -27,6 +28,7 @@ func produceAPI() api {
 		inProportion: true,
 		API:          protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		decode:       parseProduce,
+		fresh:        func() kmsg.Request { return kmsg.NewPtrProduceRequest() },
 		asks:         asks[*produceOp]{inside: true},
 		handle: later(func(_ *Handler, op *produceOp) (*network.Waiter, string) { return &op.waiter, "" },
 			func(c call, op *produceOp) { op.run(c, op.refused()) }),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ type apiDef[R any] struct {
 	// Default: kmsg's. errHandedOver: it called Request.HandOver and did nothing else, or has
 	// passed the request to another broker.
 	decode func(*Handler, *network.Request) (req R, cost int, err error)
+	// fresh returns a new request as kmsg decodes it. Default: one of type R.
+	fresh func() kmsg.Request
 	// asks are the rights that the request needs.
 	asks asks[R]
 	// refuse returns the answer to a request that is refused as a whole. Default: refuseWhole.
@@ -65,6 +68,7 @@ var errHandedOver = errors.New("handed over")
 // api is an apiDef without its type parameter.
 type api struct {
 	protocol.API
+	fresh      func() kmsg.Request // as in apiDef
 	handle     func(*Handler, *network.Request)
 	declared   bool                                            // it declares the rights that its requests need
 	audited    bool                                            // it declares what its answers change in groups
@@ -84,7 +88,11 @@ func (l apiDef[R]) api() api {
 			return refuseWhole(any(req).(kmsg.Request), code)
 		}
 	}
-	return api{API: l.API, handle: l.serve, declared: l.asks.declared(), audited: l.changes != nil, overloaded: l.overloaded,
+	if l.fresh == nil {
+		request := reflect.TypeFor[R]().Elem()
+		l.fresh = func() kmsg.Request { return reflect.New(request).Interface().(kmsg.Request) }
+	}
+	return api{API: l.API, fresh: l.fresh, handle: l.serve, declared: l.asks.declared(), audited: l.changes != nil, overloaded: l.overloaded,
 		inProportion: l.inProportion, route: l.route.by, lost: l.lost}
 }
 
@@ -336,13 +344,14 @@ func newEntries() entries {
 // take as many bytes as its API allows, but at most most; 0 is no bound.
 func Table(most int64) (*protocol.Table, error) {
 	var lines []protocol.API
+	byKey := newEntries()
 	for _, a := range apis() {
 		if most > 0 {
 			a.MaxCost = int(min(int64(cmp.Or(a.MaxCost, protocol.MaxCost)), most))
 		}
 		lines = append(lines, a.API)
 	}
-	return protocol.NewTable(lines...)
+	return protocol.NewTable(func(key int16) kmsg.Request { return byKey[key].fresh() }, lines...)
 }
 
 // Handle is network.Handler.

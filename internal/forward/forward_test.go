@@ -17,6 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/view"
@@ -69,7 +71,7 @@ func newWorld(t testing.TB, change func(*Options)) *world {
 		change(&o)
 	}
 	w.f = New(o)
-	table, err := protocol.NewTable(protocol.API{Key: produce, Min: 3, Max: 3}, protocol.API{Key: fetch, Min: 4, Max: 4},
+	table, err := protocol.NewTable(kmsg.RequestForKey, protocol.API{Key: produce, Min: 3, Max: 3}, protocol.API{Key: fetch, Min: 4, Max: 4},
 		protocol.API{Key: listing}, protocol.API{Key: protocol.KeyApiVersions})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -134,7 +136,7 @@ func (h *benchHandler) answerBursts() {
 
 func produceTable(t testing.TB) *protocol.Table {
 	t.Helper()
-	table, err := protocol.NewTable(protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
+	table, err := protocol.NewTable(kmsg.RequestForKey, protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		protocol.API{Key: 3, Max: 13}, protocol.API{Key: keyEndTxn, Max: 5, Quick: true},
 		protocol.API{Key: protocol.KeyApiVersions, Max: 4},
 		protocol.API{Key: protocol.KeySASLHandshake, Max: 1}, protocol.API{Key: protocol.KeySASLAuthenticate, Max: 2})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
@@ -15,7 +16,7 @@ import (
 
 func newTestObserver(t testing.TB) (*Network, *metrics.Network, *metrics.Requests) {
 	t.Helper()
-	table, err := protocol.NewTable(protocol.API{Key: 3, Min: 0, Max: 13}, protocol.API{Key: 18, Min: 0, Max: 4})
+	table, err := protocol.NewTable(kmsg.RequestForKey, protocol.API{Key: 3, Min: 0, Max: 13}, protocol.API{Key: 18, Min: 0, Max: 4})
 	must.OK(t, err)
 	n, r := metrics.NewNetwork(prometheus.NewRegistry()), metrics.NewRequests(prometheus.NewRegistry())
 	return NewNetwork(n, r, []string{"default"}, table), n, r

@@ -21,7 +21,7 @@ func fullTable(t testing.TB) *Table {
 	for key := range requestLayouts() {
 		apis = append(apis, API{Key: key, Max: kmsg.RequestForKey(key).MaxVersion()})
 	}
-	table, err := NewTable(apis...)
+	table, err := NewTable(kmsg.RequestForKey, apis...)
 	must.OK(t, err)
 	return table
 }
@@ -311,7 +311,7 @@ func TestMaxCostBoundsOneAPI(t *testing.T) {
 	}
 	body := req.AppendTo(nil)
 	for most, want := range map[int]error{0: nil, 1 << 20: ErrMalformed} {
-		table, err := NewTable(API{Key: req.Key(), Max: 2, MaxCost: most})
+		table, err := NewTable(kmsg.RequestForKey, API{Key: req.Key(), Max: 2, MaxCost: most})
 		must.OK(t, err)
 		if err := table.Check(req.Key(), 0, body); !errors.Is(err, want) {
 			t.Errorf("bound %d: %v, want %v", most, err, want)

@@ -80,14 +80,14 @@ func TestTableRefusesWhatHasNoMeaning(t *testing.T) {
 		"twice":             {{Key: KeyProduce, Max: 9}, {Key: KeyProduce, Max: 9}},
 		"without a layout":  {{Key: int16(kmsg.AlterPartition)}},
 	} {
-		if _, err := NewTable(apis...); err == nil {
+		if _, err := NewTable(kmsg.RequestForKey, apis...); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
 func TestTableListsAndAcceptsTheSame(t *testing.T) {
-	table, err := NewTable(API{Key: KeyApiVersions, Max: 4}, API{Key: KeyProduce, Min: 3, Max: 13, ListZero: true})
+	table, err := NewTable(kmsg.RequestForKey, API{Key: KeyApiVersions, Max: 4}, API{Key: KeyProduce, Min: 3, Max: 13, ListZero: true})
 	must.OK(t, err)
 	if a := table.APIs()[0]; a.Key != KeyProduce || a.ListedMin() != 0 || table.Supports(KeyProduce, 2) || !table.Supports(KeyProduce, 3) {
 		t.Errorf("Produce is listed from 0 on and accepted from 3 on: %+v", a)

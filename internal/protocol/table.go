@@ -52,6 +52,7 @@ func (a API) ListedMin() int16 {
 type Table struct {
 	apis  []API
 	byKey []*entry // by API key; nil if not supported
+	fresh func(key int16) kmsg.Request
 }
 
 type entry struct {
@@ -67,15 +68,18 @@ type versionInfo struct {
 
 // NewTable builds a table. It refuses an API or version that kmsg does not know, or for which the
 // guard has no layout, so that no request is dispatched whose decoding is not bounded.
-func NewTable(apis ...API) (*Table, error) {
-	t := &Table{apis: slices.Clone(apis)}
+//
+// fresh returns a new request of an API, or nil. It is kmsg.RequestForKey, or a function that names
+// the requests of apis only: the linker then leaves out what kmsg has for the others (300 kB).
+func NewTable(fresh func(key int16) kmsg.Request, apis ...API) (*Table, error) {
+	t := &Table{apis: slices.Clone(apis), fresh: fresh}
 	sorts.Sort(t.apis, func(a, b API) int { return int(a.Key) - int(b.Key) })
 	layouts := requestLayouts()
 	for i, a := range t.apis {
 		if i > 0 && t.apis[i-1].Key == a.Key {
 			return nil, fmt.Errorf("API %d is listed twice", a.Key)
 		}
-		req := kmsg.RequestForKey(a.Key)
+		req := fresh(a.Key)
 		if a.Key < 0 || req == nil || a.Min < 0 || a.Min > a.Max || a.Max > req.MaxVersion() {
 			return nil, fmt.Errorf("API %d (%s) versions %d to %d: no such request", a.Key, a.Name(), a.Min, a.Max)
 		}
@@ -157,7 +161,7 @@ func (t *Table) DecodeCost(key, version int16, body []byte) (req kmsg.Request, c
 	if err != nil && !errors.As(err, &name) {
 		return nil, 0, err
 	}
-	req = kmsg.RequestForKey(key)
+	req = t.fresh(key)
 	req.SetVersion(version)
 	if failed := req.ReadFrom(body); failed != nil {
 		return nil, 0, fmt.Errorf("body of %s version %d: %w: %w", NameOf(key), version, ErrMalformed, failed)
