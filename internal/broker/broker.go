@@ -98,8 +98,6 @@ type Options struct {
 	Report func() *health.Report
 	// Quotas has the quotas of clients; nil: none.
 	Quotas *quota.Keeper
-	// Telemetry keeps the metrics of clients. Default: one without subscriptions.
-	Telemetry *telemetry.Keeper
 	// Share divides the processors. Default: one of the broker alone.
 	Share *share.Share
 	// ShareStates reaches the share coordinators. Nil: share groups are not served.
@@ -125,6 +123,7 @@ type Handler struct {
 	entries    entries
 	at         waiters
 	sessions   *sessions
+	telemetry  *telemetry.Keeper  // the metrics of clients
 	forward    *forward.Forwarder // nil: requests are not passed on
 	damage     damageReports
 	reported   pause.Seldom[[]byte]          // the encoded report, for clients
@@ -177,18 +176,16 @@ func New(opt Options) (*Handler, error) {
 	if opt.Share == nil {
 		opt.Share = share.New()
 	}
-	if opt.Telemetry == nil {
-		opt.Telemetry = telemetry.New(time.Now)
-	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Handler{opt: opt, conf: conf, table: table, entries: newEntries(),
-		sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
-		damage:   damageReports{gap: damageGap},
-		answers:  bufpool.NewShares[netip.Prefix](cmp.Or(opt.AnswerBytes, defaultAnswerBytes), minAnswer),
-		parked:   bufpool.NewBudget(opt.ParkedBytes),
-		wide:     bufpool.NewBudget(opt.ParkedBytes / 4),
-		large:    opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
+		telemetry: telemetry.New(time.Now),
+		sessions:  newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)),
+		damage:    damageReports{gap: damageGap},
+		answers:   bufpool.NewShares[netip.Prefix](cmp.Or(opt.AnswerBytes, defaultAnswerBytes), minAnswer),
+		parked:    bufpool.NewBudget(opt.ParkedBytes),
+		wide:      bufpool.NewBudget(opt.ParkedBytes / 4),
+		large:     opt.Share.Of(share.Requests), batches: opt.Share.Of(share.Batches)}
 	b.at = newWaiters(b)
 	if opt.Tunnel != nil {
 		b.forward = forward.New(forward.Options{Dial: opt.Tunnel, Answers: b.answers, Bytes: opt.ProduceBytes / 4, Log: opt.Logger,
@@ -205,6 +202,10 @@ func New(opt Options) (*Handler, error) {
 	}
 	return b, nil
 }
+
+// Telemetry returns what keeps the metrics of clients. It has no subscriptions until it follows the
+// metadata.
+func (b *Handler) Telemetry() *telemetry.Keeper { return b.telemetry }
 
 // Answers returns the state of the budget of Options.AnswerBytes.
 func (b *Handler) Answers() bufpool.BudgetStats { return b.answers.Stats() }

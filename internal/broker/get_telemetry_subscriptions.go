@@ -32,7 +32,7 @@ func getTelemetrySubscriptionsAPI() api {
 
 func telemetrySubscriptions(b *Handler, r *network.Request, req *kmsg.GetTelemetrySubscriptionsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrGetTelemetrySubscriptionsResponse())
-	instance, s, err := b.opt.Telemetry.Ask(telemetryClient(r, req.ClientInstanceID))
+	instance, s, err := b.telemetry.Ask(telemetryClient(r, req.ClientInstanceID))
 	if err != nil {
 		resp.ErrorCode = telemetryCode(err).Code
 		r.Code = resp.ErrorCode

@@ -31,7 +31,6 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/telemetry"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -56,22 +55,21 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // node is a whole broker on a file system in memory, with clients on loopback.
 type node struct {
 	*Handler
-	addr      string
-	fs        vfs.FS
-	store     *raftstore.Store
-	control   *controller.Controller
-	storage   *storage.Manager
-	park      *purgatory.Purgatory
-	applier   *metadata.Applier
-	server    atomic.Pointer[network.Server] // storage calls its Producers before it exists
-	configs   *configdef.Registry
-	groups    *service.Groups
-	telemetry *telemetry.Keeper
-	txns      *service.Transactions
-	shares    *service.Shares
-	static    map[string]string
-	level     zap.AtomicLevel
-	pipe      *pipeListener // nil if clients connect by a socket
+	addr    string
+	fs      vfs.FS
+	store   *raftstore.Store
+	control *controller.Controller
+	storage *storage.Manager
+	park    *purgatory.Purgatory
+	applier *metadata.Applier
+	server  atomic.Pointer[network.Server] // storage calls its Producers before it exists
+	configs *configdef.Registry
+	groups  *service.Groups
+	txns    *service.Transactions
+	shares  *service.Shares
+	static  map[string]string
+	level   zap.AtomicLevel
+	pipe    *pipeListener // nil if clients connect by a socket
 	// coordinators answers the questions of the gate.
 	coordinators permits
 }
@@ -156,8 +154,6 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	n.applier.Subscribe("settings", settings.Follow)
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
-	n.telemetry = telemetry.New(time.Now)
-	n.applier.Subscribe("client metrics", n.telemetry.Follow(n.configs, zap.NewNop()))
 	n.applier.Finish(replicas.AwaitApplied)
 	n.groups, err = service.NewGroups(service.GroupsOptions{Configs: n.configs, Static: n.static, Visible: o.visible, States: o.states,
 		Options: service.Options{Self: o.self, Replicas: replicas, Controller: n.control, Logger: zap.NewNop()}})
@@ -168,13 +164,13 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Settings: settings,
 		Configs: n.configs,
 		Cluster: &fakeCluster{}, Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level,
-		Telemetry:    n.telemetry,
 		Transactions: n.txns.Service, Exchange: markers, Gate: gate.New(gate.Options{Coordinators: &n.coordinators})}
 	n.openShares(t, &o, replicas)
 	handlers.Shares = n.shares
 	o.broker(&handlers)
 	n.Handler, err = New(handlers)
 	must(t, err)
+	n.applier.Subscribe("client metrics", n.Telemetry().Follow(n.configs, zap.NewNop()))
 	t.Cleanup(func() { must(t, n.Close(context.Background())) })
 	must(t, n.applier.Start(context.Background(), n.store))
 	must(t, n.applier.WaitFor(t.Context(), n.applier.Image().Version())) // raised leader epochs are recorded

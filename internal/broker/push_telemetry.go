@@ -55,7 +55,7 @@ func pushTelemetry(b *Handler, r *network.Request, req *kmsg.PushTelemetryReques
 	resp := respondTo(r, kmsg.NewPtrPushTelemetryResponse())
 	err := errReservedInstance
 	if !reserved(req.ClientInstanceID) {
-		err = b.opt.Telemetry.Push(telemetryClient(r, req.ClientInstanceID), req.SubscriptionID, req.Terminating, func() ([]byte, error) {
+		err = b.telemetry.Push(telemetryClient(r, req.ClientInstanceID), req.SubscriptionID, req.Terminating, func() ([]byte, error) {
 			switch codec := record.Codec(req.CompressionType); {
 			case !codec.Known():
 				return nil, telemetry.ErrCodec

@@ -92,8 +92,8 @@ func (l apiDef[R]) api() api {
 		request := reflect.TypeFor[R]().Elem()
 		l.fresh = func() kmsg.Request { return reflect.New(request).Interface().(kmsg.Request) }
 	}
-	return api{API: l.API, fresh: l.fresh, handle: l.serve, declared: l.asks.declared(), audited: l.changes != nil, overloaded: l.overloaded,
-		inProportion: l.inProportion, route: l.route.by, lost: l.lost}
+	return api{API: l.API, fresh: l.fresh, handle: l.serve, declared: l.asks.declared(), audited: l.changes != nil,
+		overloaded: l.overloaded, inProportion: l.inProportion, route: l.route.by, lost: l.lost}
 }
 
 // serve decodes a request, checks its rights and memory, and calls its handler.

@@ -87,7 +87,7 @@ func TestClientsPushMetrics(t *testing.T) {
 	must(t, pushOf(t, w, s.ClientInstanceID, s.SubscriptionID, 1, deflated(t, lagOfThree)))
 	other := subscriptionOf(t, w, [16]byte{})
 	must(t, pushOf(t, w, other.ClientInstanceID, other.SubscriptionID, 4, nil)) // franz-go compresses no metrics to nothing
-	v := n.telemetry.View()
+	v := n.Telemetry().View()
 	if len(v.Series) != 1 || v.Series[0].Metric != "org.lag" || v.Series[0].Value != 3 || v.Clients != 2 {
 		t.Errorf("%+v", v)
 	}
@@ -123,7 +123,7 @@ func TestPushesAreRefused(t *testing.T) {
 			t.Errorf("a push of the reserved id %x: %v", id, err)
 		}
 	}
-	if v := n.telemetry.View(); len(v.Series) > 0 {
+	if v := n.Telemetry().View(); len(v.Series) > 0 {
 		t.Errorf("%+v", v)
 	}
 	if got := subscriptionOf(t, w, s.ClientInstanceID); got.ErrorCode != kerr.ThrottlingQuotaExceeded.Code {

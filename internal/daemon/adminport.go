@@ -8,7 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/coordinator/sharestate/desk"
+	"github.com/chronik-io/chronik/internal/daemon/coordinators"
 	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -60,9 +60,8 @@ func (b *Broker) view() *admin.View {
 // Health returns what GET /v1/health asks.
 func (b *Broker) Health() *checks.Monitor { return b.health }
 
-// ShareDesk returns what reaches the share coordinators. Tests need it. The broker must serve
-// clients.
-func (b *Broker) ShareDesk() *desk.Desk { return b.components.coordinators.Desk }
+// Coordinators returns the coordinators. Tests need them. The broker must serve clients.
+func (b *Broker) Coordinators() *coordinators.Coordinators { return b.components.coordinators }
 
 // Waits returns the oldest requests without an answer, as GET /v1/waits does, at most most. The
 // broker must serve clients.

@@ -27,7 +27,6 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/telemetry"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -37,7 +36,6 @@ type components struct {
 	// open
 	static   map[string]string
 	conf     configdef.Broker
-	guard    *guard.Guard
 	settings *replica.TopicSettings
 	data     *datadir.Dirs
 	// openMember, and openServer, which it calls; storage's journals ask the server's Producers
@@ -57,7 +55,6 @@ type components struct {
 	applier      *metadata.Applier
 	replicas     *replica.Manager
 	copies       *archiving.Copies
-	telemetry    *telemetry.Keeper
 	coordinators *coordinators.Coordinators
 	// openHandlers
 	handlers *broker.Handler
@@ -74,9 +71,6 @@ func (b *Broker) open(ctx context.Context) error {
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
 		return exit.With(exit.Usage, err)
-	}
-	if r.guard, err = guard.New(b.cfg, b.log); err != nil {
-		return err
 	}
 	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
@@ -171,7 +165,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 // openLogins makes the metadata ready for logins, and sets passwords that an operator leaves in the
 // data directory.
 func (b *Broker) openLogins(ctx context.Context, r *components) error {
-	if err := r.guard.TakeUsers(ctx, b.fs, r.control); err != nil {
+	if err := b.guard.TakeUsers(ctx, b.fs, r.control); err != nil {
 		return err
 	}
 	if err := guard.PrepareLogins(ctx, b.cfg, r.member.Store(), r.control, b.log); err != nil {
@@ -179,7 +173,7 @@ func (b *Broker) openLogins(ctx context.Context, r *components) error {
 	}
 	following, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { r.guard.FollowUsers(following, b.fs, r.control) })
+	running.Go(func() { b.guard.FollowUsers(following, b.fs, r.control) })
 	b.stack.push("new users", func(context.Context) error {
 		cancel()
 		running.Wait()
@@ -215,20 +209,15 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	if r.copies, err = archiving.NewCopies(archive, reads); err != nil {
 		return err
 	}
-	r.guard.Follow(r.applier)
+	b.guard.Follow(r.applier)
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)
 	})
 	r.applier.Subscribe("topics", r.settings.Follow)
-	r.telemetry = telemetry.New(time.Now)
-	r.applier.Subscribe("client metrics", r.telemetry.Follow(b.configs, b.log.Named("telemetry")))
-	if err := metrics.RegisterClients(b.reg, r.telemetry.View); err != nil {
-		return err
-	}
-	if r.guard.Logins != nil {
-		r.applier.Subscribe("logins", r.guard.Logins.Follow)
-		b.stack.push("keys of tokens", r.guard.Logins.Run())
-		if err := r.guard.Logins.ShowKeys(b.cfg.Security.OAuth.JWKS, b.health, b.reg); err != nil {
+	if b.guard.Logins != nil {
+		r.applier.Subscribe("logins", b.guard.Logins.Follow)
+		b.stack.push("keys of tokens", b.guard.Logins.Run())
+		if err := b.guard.Logins.ShowKeys(b.cfg.Security.OAuth.JWKS, b.health, b.reg); err != nil {
 			return err
 		}
 	}
@@ -249,7 +238,7 @@ func (b *Broker) openCoordinators(r *components) error {
 		Share: b.share, Log: b.log,
 		MemberBytes: b.budgets.Groups(), TransactionBytes: b.budgets.Transactions(),
 		StateBytes: b.budgets.ShareStates(), AskShares: r.member.Ask(cluster.Shares), AskLetters: r.member.Ask(cluster.Letters),
-		Lease: r.member.Lease, Visible: broker.Visible(r.guard.Rules), Ask: r.member.Ask(cluster.Transactions),
+		Lease: r.member.Lease, Visible: broker.Visible(b.guard.Rules), Ask: r.member.Ask(cluster.Transactions),
 		ProducerID: func(ctx context.Context) (int64, error) { return r.handlers.ProducerID(ctx) },
 		Registry:   b.reg, Partitions: b.cfg.MetricsPartitions, Health: b.health, Push: b.stack.push,
 	}, r.applier)
@@ -268,16 +257,24 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		ShareBytes: b.budgets.Shares(),
 		Self:       r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
-		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: r.guard.Audit,
+		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: b.guard.Audit(),
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
 		ShareStates: r.coordinators.Desk, Operators: r.coordinators.Desk, Letters: r.coordinators.Letters,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
-		Rules: r.guard.Rules, Quotas: r.guard.Quotas, Report: b.report, Telemetry: r.telemetry,
+		Rules: b.guard.Rules, Quotas: b.guard.Quotas, Report: b.report,
 		Static: r.static, Share: b.share, Logger: b.log.Named("broker"), Level: b.level,
-		Tunnel: r.member.tunnels(), Lease: r.member.Lease, ProduceBytes: b.budgets.Produce,
+		Lease: r.member.Lease, ProduceBytes: b.budgets.Produce,
+	}
+	if r.member.Linked() {
+		o.Tunnel = r.member.streams.Tunnel
 	}
 	var err error
 	if r.handlers, err = broker.New(o); err != nil {
+		return err
+	}
+	clients := r.handlers.Telemetry()
+	r.applier.Subscribe("client metrics", clients.Follow(b.configs, b.log.Named("telemetry")))
+	if err := metrics.RegisterClients(b.reg, clients.View); err != nil {
 		return err
 	}
 	r.coordinators.Desk.Watch(r.handlers.ShareStateChanged)
@@ -360,14 +357,14 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	}
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
-		Observer:   guard.WithAudit(observe.NewNetwork(r.network, r.requests, names, table), r.guard.Audit),
-		Connecting: r.guard.Quotas.Connect, Accepting: b.limits.rates.Take,
+		Observer:   guard.WithAudit(observe.NewNetwork(r.network, r.requests, names, table), b.guard.Audit()),
+		Connecting: b.guard.Quotas.Connect, Accepting: b.limits.rates.Take,
 		Handler: r.member.starting, Quotas: r.member.starting.Quotas(),
 		Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		Limits: b.networkLimits(r, b.limits.now.Load()), Idle: r.conf.ConnectionIdle,
-		Authenticator: r.guard.Logins.Authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
+		Authenticator: b.guard.Logins.Authenticator(), LoginTimeout: b.cfg.Security.LoginTimeout, LoginBytes: b.cfg.Security.LoginBytes,
 		Places:             b.share.Of(share.Logins),
 		MaxUnauthenticated: b.cfg.Security.MaxUnauthenticated, MaxUnauthenticatedPerIP: b.cfg.Security.MaxUnauthenticatedPerIP,
 	})
@@ -411,7 +408,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	server := r.server.Load()
 	b.limitConnections(r) // the logs are open
 	b.stack.push("clients", func(ctx context.Context) error { return stopClients(ctx, r, server) })
-	if err := metrics.RegisterQuotas(b.reg, observe.Quotas(r.guard.Quotas)); err != nil {
+	if err := metrics.RegisterQuotas(b.reg, observe.Quotas(b.guard.Quotas)); err != nil {
 		return err
 	}
 	if err := metrics.RegisterBudgets(b.reg, r.byteBudgets(server)); err != nil {

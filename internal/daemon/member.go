@@ -17,7 +17,6 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/coordinators"
 	"github.com/chronik-io/chronik/internal/exit"
-	"github.com/chronik-io/chronik/internal/forward"
 	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -48,9 +47,8 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
-	err = r.guard.OpenAudit(b.fs, r.conf.NodeID, b.health, b.reg)
-	b.audit.Store(r.guard.Audit)
-	b.stack.push("audit log", r.guard.Audit.Close)
+	err = b.guard.OpenAudit(b.fs, r.conf.NodeID, b.health, b.reg)
+	b.stack.push("audit log", b.guard.Audit().Close)
 	if err != nil {
 		return err
 	}
@@ -76,7 +74,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 			}
 			return network.ErrClosed // it is starting
 		},
-		Refused: guard.RecordRefusedLinks(r.guard.Audit, listener),
+		Refused: guard.RecordRefusedLinks(b.guard.Audit(), listener),
 	})
 	if err != nil {
 		return r.data.Error(err)
@@ -111,7 +109,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		return err
 	}
 	r.control = controller.New(controller.Options{
-		Store: r.guard.Changes(c.Store()), Configs: b.configs, NumPartitions: r.conf.NumPartitions,
+		Store: b.guard.Changes(c.Store()), Configs: b.configs, NumPartitions: r.conf.NumPartitions,
 		ReplicationFactor: r.conf.DefaultReplicationFactor, Seeds: len(r.conf.Cluster.Seeds), Groups: r.conf.Groups,
 		MinISR: r.settings.MinISR, Unreached: c.Shunned, HasArchive: r.conf.Archive.URL != "",
 	})
@@ -237,14 +235,6 @@ func (b *Broker) endpoints() (list []metadata.Endpoint) {
 		list = append(list, e)
 	}
 	return list
-}
-
-// tunnels returns what opens connections to other brokers for clients; nil without other brokers.
-func (m *member) tunnels() forward.Dial {
-	if !m.Linked() {
-		return nil
-	}
-	return m.streams.Tunnel
 }
 
 // register makes this process the broker, once its logs are recovered.

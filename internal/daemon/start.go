@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/admin"
-	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
@@ -95,6 +94,7 @@ type Broker struct {
 	probes     *observe.Probes
 	bound      *bound
 	certs      *guard.Certificates
+	guard      *guard.Guard
 	share      *share.Share // of the processors
 	stack      *stack
 	ended      sync.Once
@@ -104,9 +104,8 @@ type Broker struct {
 	memory     int64       // bytes of memory available; see memory.Available
 	components *components // complete when health has left its last start phase
 
-	serving  atomic.Bool               // the start is complete
-	audit    atomic.Pointer[audit.Log] // nil if it is off, and before it is open
-	waitsFor atomic.Pointer[string]    // see waits
+	serving  atomic.Bool            // the start is complete
+	waitsFor atomic.Pointer[string] // see waits
 
 	times        times // of the stop
 	slowChecks   time.Duration
@@ -149,8 +148,12 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
 	o.Log = tail.Follow(o.Log, o.Level)
+	decides, err := guard.New(o.Config, o.Log)
+	if err != nil {
+		return nil, errors.Join(err, addresses.close())
+	}
 	b := &Broker{cfg: o.Config, configs: resolve.Registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
-		bound: addresses, certs: opened, share: share.New(),
+		bound: addresses, certs: opened, guard: decides, share: share.New(),
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
 		diskPatience: cmp.Or(o.diskPatience, datadir.Patience),
@@ -166,7 +169,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if addresses.admin != nil {
 		a := admin.Start(addresses.admin, admin.Options{Access: access(o.Config, token, opened), TLS: opened.AdminTLS(),
 			Places: b.share.Of(share.Logins), Batches: b.share.Of(share.Batches), Registry: reg, Level: o.Level, Health: b.health,
-			Memory: b.memory, Audit: b.audit.Load, View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
+			Memory: b.memory, Audit: b.guard.Audit, View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		b.stack.push("admin", func(ctx context.Context) error { a.Stop(ctx); return nil })
 	}
 	if o.Begun != nil {

@@ -71,8 +71,8 @@ func newWorld(t testing.TB, change func(*Options)) *world {
 		change(&o)
 	}
 	w.f = New(o)
-	table, err := protocol.NewTable(kmsg.RequestForKey, protocol.API{Key: produce, Min: 3, Max: 3}, protocol.API{Key: fetch, Min: 4, Max: 4},
-		protocol.API{Key: listing}, protocol.API{Key: protocol.KeyApiVersions})
+	table, err := protocol.NewTable(kmsg.RequestForKey, protocol.API{Key: produce, Min: 3, Max: 3},
+		protocol.API{Key: fetch, Min: 4, Max: 4}, protocol.API{Key: listing}, protocol.API{Key: protocol.KeyApiVersions})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,19 +39,20 @@ func (g *Guard) OpenAudit(fsys vfs.FS, node int32, in *checks.Monitor, reg prome
 		return err
 	}
 	log := g.log.Named("audit")
-	g.Audit = audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) {
+	to := audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) {
 		if err != nil {
 			log.Error("the audit log cannot be written, and its lines are lost", zap.String("place", place), zap.Error(err))
 		} else {
 			log.Info("the audit log is written again", zap.String("place", place))
 		}
 	}})
+	g.audit.Store(to)
 	in.Add(func(f *checks.Facts) {
-		x := g.Audit.Stats()
+		x := to.Stats()
 		f.Audit = checks.Audit{Sink: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
 	})
 	return metrics.RegisterAudit(reg, func() metrics.Audit {
-		x := g.Audit.Stats()
+		x := to.Stats()
 		return metrics.Audit{Written: x.Written, Dropped: x.Dropped, Counted: x.Counted}
 	})
 }

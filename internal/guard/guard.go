@@ -8,6 +8,7 @@
 package guard
 
 import (
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,9 +29,9 @@ type Guard struct {
 	Quotas *quota.Keeper
 	Logins *Logins           // nil if no listener has SASL
 	Rules  func() *acl.Rules // nil without authorization, and before Follow
-	Audit  *audit.Log        // nil if it is off, and before OpenAudit
 
-	taken string // what TakeUsers has set last
+	audit atomic.Pointer[audit.Log] // see Audit
+	taken string                    // what TakeUsers has set last
 }
 
 // New returns the guard of a configuration, without rules and quotas. It opens no file.
@@ -48,5 +49,9 @@ func (g *Guard) Follow(applier *metadata.Applier) {
 	followQuotas(g.Quotas, applier)
 }
 
+// Audit returns the audit log, or nil if it is off, and before OpenAudit. Any goroutine may call
+// it.
+func (g *Guard) Audit() *audit.Log { return g.audit.Load() }
+
 // Changes returns the store, with the changes of clients in the audit log.
-func (g *Guard) Changes(store metadata.Store) metadata.Store { return changes.Watch(store, g.Audit) }
+func (g *Guard) Changes(store metadata.Store) metadata.Store { return changes.Watch(store, g.Audit()) }

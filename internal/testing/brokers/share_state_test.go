@@ -78,7 +78,7 @@ func (s *sharers) soon(what string, ok func(context.Context) bool) {
 func (s *sharers) desk(id int32) *desk.Desk {
 	for range s.size() {
 		if p := s.process(id); p != nil {
-			return p.broker.ShareDesk()
+			return p.broker.Coordinators().Desk
 		}
 		id = id%s.size() + 1
 	}
