@@ -120,6 +120,11 @@ func TestFeaturesOfARealServer(t *testing.T) {
 	row("upload with another CRC-32C (`x-amz-checksum-crc32c`)", put("crc", content, "X-Amz-Checksum-Crc32c", "AAAAAA=="))
 	row("empty object", put("empty", []byte{}))
 	row("object below another object (`a` and `a/b`)", put("a", content)+", "+put("a/b", content))
+	large := r.large(t)
+	row("copy of an object of 65 MiB, read in ranges without the original", large)
+	if large != "works" {
+		t.Error("old records cannot be restored within the store")
+	}
 	row("read from the end on", r.request(t, http.MethodGet, base+"x", nil, "Range", "bytes=5000-5010"))
 	row("read of a missing object", r.request(t, http.MethodGet, base+"none", nil))
 	row("delete of a missing object", r.request(t, http.MethodDelete, base+"none", nil))
@@ -177,6 +182,26 @@ func send(t *testing.T, req *http.Request) string {
 func (r actual) other() actual {
 	r.bucket += "-2"
 	return r
+}
+
+// large copies an object that is as large as those of logs, deletes it, and reads ranges of the
+// copy.
+func (r actual) large(t *testing.T) string {
+	t.Helper()
+	s, ctx, want := r.open(t), t.Context(), objecttest.Bytes(65<<20, 3)
+	objecttest.Put(t, s, "from", want)
+	if err := s.Copy(ctx, objects.Info{Name: "from", Size: int64(len(want))}, "to"); err != nil {
+		return err.Error()
+	}
+	must.OK(t, s.Delete(ctx, "from"))
+	p := make([]byte, 1<<20)
+	for off := len(want) - len(p); off >= 0; off -= 7<<20 - 1 {
+		if n, err := s.Get(ctx, "to", int64(off), p); err != nil || !bytes.Equal(p[:n], want[off:off+len(p)]) {
+			return fmt.Sprintf("%d bytes at %d, %v", n, off, err)
+		}
+	}
+	must.OK(t, s.Delete(ctx, "to"))
+	return "works"
 }
 
 // multipart uploads an object of two parts.

@@ -143,6 +143,27 @@ func TestAnswersHaveTheirKind(t *testing.T) {
 	}
 }
 
+// A store may find out that a copy fails when it has sent status 200. The call is repeated.
+func TestACopyThatFailsWithStatus200IsRepeated(t *testing.T) {
+	h, copies := fake(t), 0
+	s := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Amz-Copy-Source") != "" {
+			if copies++; copies < 3 {
+				_, _ = io.WriteString(w, "\n<Error><Code>InternalError</Code><Message>no</Message></Error>")
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	}))
+	objecttest.Put(t, s, "x", []byte("x"))
+	if err := objects.Repeat(s, attempts).Copy(context.Background(), objects.Info{Name: "x", Size: 1}, "y"); err != nil || copies != 3 {
+		t.Errorf("%d calls: %v", copies, err)
+	}
+	if got := objecttest.Get(t, s, "y"); string(got) != "x" {
+		t.Errorf("the copy is %q", got)
+	}
+}
+
 // A store that ignores ranges, returns another one, or ends early does not make a wrong read.
 func TestARangeThatIsNotReturnedIsAnError(t *testing.T) {
 	h := fake(t)
