@@ -130,7 +130,7 @@ snapshot-torture: build ## ROUNDS snapshots (default 100) of three brokers that 
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_SNAPSHOT_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -timeout 6h -v -run '^TestSnapshotsAreWholeTransactions$$' ./internal/testing/system/
 
 .PHONY: object-stores
-object-stores: build ## snapshots in object stores of others, on this machine; Kafka's kafka-dump-log reads them (STORES="directory versitygw moto seaweedfs")
+object-stores: build ## snapshots and old records in object stores of others, on this machine; Kafka's kafka-dump-log reads them (STORES="directory versitygw moto seaweedfs")
 	scripts/object-stores.sh $(STORES)
 
 .PHONY: soak
