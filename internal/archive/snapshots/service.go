@@ -238,7 +238,7 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 			}
 			continue
 		}
-		if s.opt.Conf.URL != "" && now.Sub(collected) >= collectEvery && s.hasObjects() {
+		if s.opt.Conf.URL != "" && now.Sub(collected) >= collectEvery && s.mayCollect() {
 			if err := s.collect(ctx, term); err != nil && ctx.Err() == nil {
 				s.opt.Log.Warn("unused objects of snapshots were not deleted", zap.Error(err))
 			}
@@ -262,15 +262,9 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 	}
 }
 
-// hasObjects reports whether the metadata name objects, or have named some: those are to be
-// deleted.
-func (s *Service) hasObjects() bool {
-	img := s.opt.Image()
-	for range img.Tiers() {
-		return true
-	}
-	return len(img.Snapshots()) > 0 || img.Collection() != 0
-}
+// mayCollect reports whether the metadata may have a collection. What they name does not count: a
+// topic can be deleted before any collection, and its objects stay.
+func (s *Service) mayCollect() bool { return s.opt.Image().FeatureLevel() >= metadata.SnapshotLevel }
 
 // next returns the next request of an operator.
 func (s *Service) next() (q ask, ok bool) {

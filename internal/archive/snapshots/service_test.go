@@ -8,11 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/archive/writer"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
+	"github.com/chronik-io/chronik/internal/testing/objecttest"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -48,15 +51,30 @@ var schedules = map[string]func(t *testing.T){
 		})
 	},
 	"nothing to do": func(t *testing.T) {
-		for _, change := range []func(*configdef.Archive){every(0), func(c *configdef.Archive) { c.URL, c.Interval = "", time.Minute }} {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, change)
-				defer w.run()()
-				if n, calls := grown(w, 240*time.Hour); n != 0 || calls != 0 {
-					t.Errorf("%d snapshots, %d calls", n, calls)
-				}
-			})
-		}
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, func(c *configdef.Archive) { c.URL, c.Interval = "", time.Minute })
+			defer w.run()()
+			if n, calls := grown(w, 240*time.Hour); n != 0 || calls != 0 {
+				t.Errorf("%d snapshots, %d calls", n, calls)
+			}
+		})
+	},
+	"no snapshots": func(t *testing.T) { // the metadata have never named what a deleted topic has left
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, every(0))
+			left := format.Name{Kind: objects.Pack, Nonce: objects.NewNonce()}
+			objecttest.Put(t, w.objects, prefix+left.String(), []byte("x"))
+			defer w.run()()
+			if n, calls := grown(w, time.Hour); n != 0 || calls > 20 {
+				t.Errorf("%d snapshots, %d calls", n, calls)
+			}
+			if names := w.names(); len(names) > 0 {
+				t.Errorf("these objects stay: %v", names)
+			}
+			if n, calls := grown(w, 240*time.Hour); n != 0 || calls > 10*20 {
+				t.Errorf("%d snapshots, %d calls in ten days", n, calls)
+			}
+		})
 	},
 	"failures": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
