@@ -164,10 +164,12 @@ func (s *Store) syncNames(name string) error {
 	return nil
 }
 
-// piece is how many bytes are copied at a time.
+// piece is how many bytes are copied at a time, and how many the disk has to write at once.
 const piece = 1 << 20
 
-// fill writes the bytes of body to a new file and makes them durable.
+// fill writes the bytes of body to a new file and makes them durable. The disk gets one piece after
+// the other: behind a whole object, a datasync of other files waits for as long as it is written,
+// and these may be journals.
 func fill(ctx context.Context, f vfs.File, body objects.Body) error {
 	size := body.Size()
 	b := make([]byte, min(piece, size))
@@ -180,6 +182,9 @@ func fill(ctx context.Context, f vfs.File, body objects.Body) error {
 			return err
 		}
 		if _, err := f.WriteAt(b, off); err != nil {
+			return err
+		}
+		if err := vfs.Writeback(f, off, int64(len(b))); err != nil {
 			return err
 		}
 	}

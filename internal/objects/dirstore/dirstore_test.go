@@ -1,6 +1,10 @@
 package dirstore
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -36,5 +40,39 @@ func TestContract(t *testing.T) {
 		"errfs":   func(t *testing.T) objects.Store { return open(t, errfs.New(vfs.Memory())) },
 	} {
 		t.Run(name, func(t *testing.T) { objecttest.Run(t, makes) })
+	}
+}
+
+// sentFile notes how many bytes at most were written and not sent to the disk.
+type sentFile struct {
+	vfs.File
+	written, sent, most int64
+	fails               error // of Writeback
+}
+
+func (f *sentFile) WriteAt(p []byte, off int64) (int, error) {
+	f.written = off + int64(len(p))
+	f.most = max(f.most, f.written-f.sent)
+	return f.File.WriteAt(p, off)
+}
+
+func (f *sentFile) StartWriteback(int64, int64) {}
+
+func (f *sentFile) Writeback(off, n int64) error {
+	f.sent = off + n
+	return f.fails
+}
+
+// Syncs of other files wait for no more than a piece of an object, whatever its size. An error
+// counts, since the datasync that follows does not return it again.
+func TestAnObjectIsSentToTheDiskInPieces(t *testing.T) {
+	for _, fails := range []error{nil, syscall.EIO} {
+		file, err := vfs.Memory().Create("/x")
+		must.OK(t, err)
+		f := &sentFile{File: file, fails: fails}
+		err = fill(context.Background(), f, bytes.NewReader(make([]byte, 4*piece+5000)))
+		if !errors.Is(err, fails) || f.most != piece {
+			t.Errorf("with the error %v: %v, and %d bytes were ahead", fails, err, f.most)
+		}
 	}
 }
