@@ -192,6 +192,10 @@ bench-windows: build ## latency for each window of the profiles, on this disk an
 bench-start: build ## the start times and idle costs of docs/performance.md
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd go test -run '^$$' -bench . -benchtime 10x ./internal/testing/system/
 
+.PHONY: bench-store
+bench-store: build ## the costs of snapshots and tiered storage of docs/performance.md (ROWS="bystanders load copy tier idle" SIZE=4G DURATION=30 INTERVAL=60 ROUNDS=3)
+	python3 scripts/bench-store.py $(ROWS)
+
 .PHONY: clients
 clients: build ## real Kafka clients write and read back 100,000 records each (NODES=3: against three brokers; RESTARTS=1: which restart; CLIENTS=all)
 	scripts/clients/run.sh $(CLIENTS)
