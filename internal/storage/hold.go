@@ -155,6 +155,9 @@ func (h *Hold) AbortedIn(offset int64, s *Slice) ([]txnindex.Entry, error) {
 	return h.l.abortedIn(offset, s, math.MaxInt, h)
 }
 
+// Written is Log.Written.
+func (h *Hold) Written(end int64) (time.Time, error) { return h.l.Written(end) }
+
 // Changes returns how often the log has lost or replaced what it had, except at its beginning:
 // while that is the same, the log is the same and has only grown.
 func (l *Log) Changes() int64 {

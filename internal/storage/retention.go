@@ -140,6 +140,32 @@ func (l *Log) newest(s *segment.Segment) (int64, error) {
 	return at.UnixMilli(), err
 }
 
+// Written returns when the records below an offset were written, as retention knows it: when the
+// last one was appended, or its segment last modified if it is in one. The offset must be above the
+// log start.
+func (l *Log) Written(end int64) (time.Time, error) {
+	l.mu.RLock()
+	rest := l.tail.chunks[l.tail.flushed:]
+	for i := len(rest) - 1; i >= 0; i-- {
+		if rest[i].base < end {
+			at := rest[i].queued
+			l.mu.RUnlock()
+			return at, nil
+		}
+	}
+	i := len(l.segments) - 1
+	for i > 0 && l.segments[i].Base() >= end {
+		i--
+	}
+	if i < 0 {
+		defer l.mu.RUnlock()
+		return time.Time{}, fmt.Errorf("%w: %s has no records below %d", ErrOffsetOutOfRange, l, end)
+	}
+	s := l.segments[i]
+	l.mu.RUnlock()
+	return s.Written()
+}
+
 // addUnflushed adds the chunks that are not in a segment to a part.
 func addUnflushed(p *cleaner.Part, rest []*chunk) {
 	newest, wrote, below := int64(-1), rest[len(rest)-1].queued, p.Newest

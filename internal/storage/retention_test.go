@@ -487,3 +487,26 @@ func TestRecordsBehindADiscardedSegmentStay(t *testing.T) {
 	}
 	holds(t, back, 9)
 }
+
+// Records were written when their segment was last modified, or when they were appended if they are
+// in none.
+func TestWhenRecordsWereWritten(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := kept(t, d, keeping("sync", hour, -1))
+	putAt(t, l, 4, 700, -1) // two per segment
+	must(t, l.flush())
+	putAt(t, l, 1, 100, -1)
+	old := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for i, name := range files(t, l, ".log") {
+		must(t, disk.SetModified(path.Join(l.path, name), old.Add(time.Duration(i)*time.Minute)))
+	}
+	for end, want := range map[int64]time.Time{1: old, 2: old, 3: old.Add(time.Minute), 4: old.Add(time.Minute)} {
+		if at, err := l.Written(end); err != nil || !at.Equal(want) {
+			t.Errorf("below %d: %v, %v, want %v", end, at, err, want)
+		}
+	}
+	if at, err := l.Written(5); err != nil || at.Before(old.Add(30*time.Minute)) {
+		t.Errorf("below the end: %v, %v", at, err)
+	}
+}

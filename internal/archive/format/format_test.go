@@ -28,7 +28,7 @@ func nonce(n byte) objects.Nonce { return objects.Nonce{0: n, 15: 0xff} }
 
 func run(n byte, base, end int64) Run {
 	return Run{Kind: objects.Log, Nonce: nonce(n), Base: base, End: end, Size: 5000, Len: 4000, Sum: 0x01020304,
-		Newest: 1000 * int64(n), FirstAborted: base - 5}
+		Newest: 1000 * int64(n), Written: 2000, FirstAborted: base - 5}
 }
 
 // batch returns a batch of n records with a value of size bytes each.
@@ -144,7 +144,7 @@ func partsFrom(t *rapid.T, from int64, pack, holes bool) (parts []Part, end int6
 		p.From = rapid.Int64Range(0, 1<<30).Draw(t, "from")
 		p.To = p.From + rapid.Int64Range(1, 1<<30).Draw(t, "bytes")
 		r := Run{Kind: objects.Log, Nonce: objects.NewNonce(), Sum: rapid.Uint32().Draw(t, "sum"),
-			Newest: rapid.Int64Range(-1, 1<<50).Draw(t, "newest"), FirstAborted: -1}
+			Newest: rapid.Int64Range(-1, 1<<50).Draw(t, "newest"), Written: rapid.Int64Range(0, 1<<50).Draw(t, "written"), FirstAborted: -1}
 		r.Base = p.Base - rapid.Int64Range(0, p.Base).Draw(t, "before")
 		r.End = p.End + rapid.Int64Range(0, 1000).Draw(t, "after")
 		r.Len = p.To + rapid.Int64Range(0, 1000).Draw(t, "more")

@@ -31,6 +31,9 @@ type Run struct {
 	Pos, Len  int64  // the bytes of the batches in the object; the Pos of a log object is 0
 	Sum       uint32 // CRC-32C of these bytes
 	Newest    int64  // the largest timestamp of the batches, in ms; -1: none has one
+	// Written is when the last batch of a log object was written, in ms: the age of records whose
+	// timestamps are not believable.
+	Written int64
 	// FirstAborted is the least offset of a record of an aborted transaction that the footer of a
 	// log object has, or whose marker a piece has; -1: there is none. A reader of records below it
 	// needs no footer to know that. In a pack it is -1: the writer of the piece knows it.
@@ -61,18 +64,18 @@ func Whole(r Run, epoch int32) Part {
 }
 
 // partSize is the least size of an encoded part, in bytes.
-const partSize = 1 + 16 + 4 + 12
+const partSize = 1 + 16 + 4 + 13
 
 // append encodes a part: kind u8, nonce, sum u32, size, pos, len, the run's base, its end - base;
-// base - the run's base, end - base, from, to - from, epoch, newest + 1, first
-// aborted + 1.
+// base - the run's base, end - base, from, to - from, epoch, newest + 1, written,
+// first aborted + 1.
 func (p *Part) append(b []byte) []byte {
 	r := &p.Run
 	b = append(b, byte(r.Kind))
 	b = append(b, r.Nonce[:]...)
 	b = binary.LittleEndian.AppendUint32(b, r.Sum)
 	for _, v := range []int64{r.Size, r.Pos, r.Len, r.Base, r.End - r.Base, p.Base - r.Base, p.End - p.Base, p.From, p.To - p.From,
-		int64(p.Epoch), r.Newest + 1, r.FirstAborted + 1} {
+		int64(p.Epoch), r.Newest + 1, r.Written, r.FirstAborted + 1} {
 		b = binary.AppendUvarint(b, uint64(v))
 	}
 	return b
@@ -88,7 +91,7 @@ func readPart(r *bytesio.Reader) (p Part) {
 	p.From = number(r)
 	p.To = after(r, p.From)
 	p.Epoch = int32(r.UvarintTo(math.MaxInt32))
-	p.Run.Newest, p.Run.FirstAborted = orNone(r), orNone(r)
+	p.Run.Newest, p.Run.Written, p.Run.FirstAborted = orNone(r), number(r), orNone(r)
 	if r.Err() == nil {
 		if err := p.check(); err != nil {
 			r.Fail(err)
@@ -114,7 +117,7 @@ func (p *Part) check() error {
 	ok := r.Kind == objects.Log && r.Pos == 0 || r.Kind == objects.Pack && r.Pos >= 0
 	ok = ok && 0 <= r.Base && r.Base < r.End && 0 < r.Len && r.Len <= r.Size-r.Pos-objects.TrailerSize
 	ok = ok && r.Base <= p.Base && p.Base < p.End && p.End <= r.End
-	ok = ok && 0 <= p.From && p.From < p.To && p.To <= r.Len && p.Epoch >= 0 && r.Newest >= -1 &&
+	ok = ok && 0 <= p.From && p.From < p.To && p.To <= r.Len && p.Epoch >= 0 && r.Newest >= -1 && r.Written >= 0 &&
 		-1 <= r.FirstAborted && r.FirstAborted < r.End
 	if !ok {
 		return fmt.Errorf("%w: part %+v", ErrContradiction, *p)

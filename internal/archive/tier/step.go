@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/cleaner"
 )
 
 // step is one change of what the store has of one partition.
@@ -199,17 +201,12 @@ func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
 	if s.was.Empty() {
 		return false, nil
 	}
-	if !conf.Delete {
-		all := *conf
-		all.Retention, all.RetentionBytes = -1, -1
-		conf = &all
-	}
-	now := time.Now()
+	policy, now := policyOf(conf), time.Now()
 	s.c.mu.Lock()
 	last := s.c.oldest[s.tp]
 	s.c.mu.Unlock()
 	later := s.p.Log().SizeFrom(s.was.End)
-	large := conf.RetentionBytes >= 0 && s.was.Bytes+later-last.bytes >= conf.RetentionBytes
+	large := policy.Bytes >= 0 && s.was.Bytes+later-last.bytes >= policy.Bytes
 	if last.revision == s.was.Revision && now.Before(last.old) && !large {
 		return false, nil
 	}
@@ -218,12 +215,12 @@ func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	start := removable(parts, s.was.Start, later, now, conf)
+	start := removable(parts, s.was.Start, later, now, policy)
 	if start == s.was.Start && !a.Drops(start) {
 		i := slices.IndexFunc(parts, func(p format.Part) bool { return p.End > start }) // older manifests stay whole
-		first := parts[max(i, 0)]
+		first := &parts[max(i, 0)]
 		s.c.mu.Lock()
-		s.c.oldest[s.tp] = oldest{s.was.Revision, tooOld(first, now, conf), first.To - first.From}
+		s.c.oldest[s.tp] = oldest{s.was.Revision, tooOld(first, now, policy), first.To - first.From}
 		s.c.mu.Unlock()
 		return false, nil
 	}
@@ -239,36 +236,42 @@ func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
 }
 
 // removable returns the new start of the records of parts, which begin at start: the oldest parts
-// go that retention removes. more are the bytes of later records.
-func removable(parts []format.Part, start, more int64, now time.Time, conf *configdef.Topic) int64 {
-	total := more
-	for i := range parts {
-		total += parts[i].To - parts[i].From
-	}
+// go that retention would remove from a disk. more are the bytes of later records.
+func removable(parts []format.Part, start, more int64, now time.Time, policy cleaner.Policy) int64 {
+	list := make([]cleaner.Part, len(parts), len(parts)+1)
 	for i := range parts {
 		p := &parts[i]
-		total -= p.To - p.From
-		old := conf.Retention >= 0 && !now.Before(tooOld(*p, now, conf))
-		if large := conf.RetentionBytes >= 0 && total >= conf.RetentionBytes; !old && !large && p.End > start {
-			return start
-		}
-		start = max(start, p.End)
+		list[i] = cleaner.Part{Base: p.Base, End: p.End, Bytes: p.To - p.From, Written: writtenOf(p),
+			Newest: func() (int64, error) { return p.Run.Newest, nil }}
 	}
-	return start
+	end := parts[len(parts)-1].End
+	list = append(list, cleaner.Part{Base: end, End: math.MaxInt64, Bytes: more})
+	v := cleaner.Retain(now, policy, cleaner.Bounds{Start: start, High: end, Stable: end, Copied: end}, list)
+	return v.Start(start)
+}
+
+func writtenOf(p *format.Part) func() (time.Time, error) {
+	return func() (time.Time, error) { return time.UnixMilli(p.Run.Written), nil }
+}
+
+// policyOf returns the retention of all records of a topic.
+func policyOf(conf *configdef.Topic) cleaner.Policy {
+	p := cleaner.Policy{Delete: conf.Delete, Time: conf.Retention, Bytes: conf.RetentionBytes, Ahead: conf.TimestampAfter}
+	if !conf.Delete {
+		p.Time, p.Bytes = -1, -1
+	}
+	return p
 }
 
 // tooOld returns when a part is older than retention.ms, or a day from now if that is later: the
 // settings may change.
-func tooOld(p format.Part, now time.Time, conf *configdef.Topic) time.Time {
-	const most = 24 * time.Hour
-	if conf.Retention < 0 || conf.Retention > now.Sub(time.UnixMilli(0)) || p.Run.Newest < 0 {
-		return now.Add(most)
-	}
-	at := time.UnixMilli(p.Run.Newest).Add(conf.Retention + time.Millisecond)
-	if day := now.Add(most); at.After(day) {
+func tooOld(part *format.Part, now time.Time, policy cleaner.Policy) time.Time {
+	day := now.Add(24 * time.Hour)
+	since, err := policy.Since(now, part.Run.Newest, writtenOf(part))
+	if err != nil || policy.Time < 0 || policy.Time > day.Sub(since) {
 		return day
 	}
-	return at
+	return since.Add(policy.Time + time.Millisecond)
 }
 
 // copy adds one object, if enough records are there. more reports that another may be due.

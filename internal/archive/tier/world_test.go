@@ -72,6 +72,8 @@ type broker struct {
 	// beforeStart, if set, is called before a log start moves on the disk.
 	beforeStart func()
 	size        int // of records
+	// stamp, if set, returns the timestamp of a record.
+	stamp func() int64
 }
 
 var serials atomic.Uint64
@@ -289,7 +291,11 @@ func (b *broker) append(values ...string) {
 	build := record.NewBuilder(record.BatchOptions{})
 	for _, v := range values {
 		b.w.number++
-		build.Append(int64(b.w.number), []byte(v), make([]byte, b.size), nil)
+		ts := int64(b.w.number)
+		if b.stamp != nil {
+			ts = b.stamp()
+		}
+		build.Append(ts, []byte(v), make([]byte, b.size), nil)
 	}
 	bytes, err := build.Build()
 	must.OK(t, err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -20,6 +21,8 @@ import (
 type Log interface {
 	Read(offset, limit int64, max int, atLeastOne bool) (storage.Slice, error)
 	AbortedIn(offset int64, s *storage.Slice) ([]txnindex.Entry, error)
+	// Written returns when the records below an offset were written.
+	Written(end int64) (time.Time, error)
 }
 
 // ErrLog marks errors of the log, and not of the store.

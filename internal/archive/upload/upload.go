@@ -257,7 +257,12 @@ func (b *Batch) object(ctx context.Context, id format.ID, s *source) (format.Par
 	if err != nil {
 		return format.Part{}, err
 	}
+	written, err := s.log.Written(s.end)
+	if err != nil {
+		return format.Part{}, fmt.Errorf("%w: when it was written: %w", ErrLog, err)
+	}
 	run := o.Run(objects.NewNonce())
+	run.Written = max(written.UnixMilli(), 0)
 	if err := b.opt.Store.Put(ctx, b.opt.Prefix+run.Name(id), o); err != nil {
 		return format.Part{}, fmt.Errorf("[%d, %d): %w", s.base, s.end, err)
 	}

@@ -318,7 +318,7 @@ func archiveRules() map[string]importRule {
 			because: "it reads what a copy names from a store, and knows neither partitions nor metadata"},
 		"internal/archive/tier": {may: []string{"internal/archive/format", "internal/archive/tierread", "internal/archive/upload",
 			"internal/configdef", "internal/label", "internal/metadata", "internal/objects", "internal/pause", "internal/replica",
-			"internal/storage", "internal/storage/txnindex", "internal/view"}, never: noProtocol,
+			"internal/storage", "internal/storage/cleaner", "internal/storage/txnindex", "internal/view"}, never: noProtocol,
 			because: "it copies what a broker leads; the daemon connects it to the controller, to settings and to the store"},
 		"internal/archive/writer": {may: []string{"internal/archive/format", "internal/archive/upload", "internal/metadata",
 			"internal/objects", "internal/replica", "internal/storage", "internal/storage/epochs"}, never: noProtocol,
