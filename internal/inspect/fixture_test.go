@@ -100,6 +100,7 @@ func (bounds) StartMoved()                 {}
 func (b bounds) High() (int64, int32)      { return b.l.AckEnd(), 0 }
 func (b bounds) Stable() int64             { return b.l.AckEnd() }
 func (b bounds) Copied() int64             { return math.MaxInt64 }
+func (b bounds) Deleted() int64            { return 0 }
 
 type sink chan *storage.Append
 

@@ -291,7 +291,7 @@ func (a *Append) finish(err error) {
 	if a.state.Swap(done) == done {
 		return
 	}
-	a.LogStart = a.p.startOf(a.p.log.Ends().LogStart)
+	a.LogStart = a.p.startOf(a.p.log.Ends())
 	if a.Err = err; err != nil {
 		a.BaseOffset, a.AppendTime = -1, -1
 	}

@@ -267,9 +267,9 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 			want = append(want, wanted{c.Next, i})
 		}
 	}
+	m.followTiers(d) // before roles: a leader must know what the one before it has deleted
 	makes, err := m.reconcile(want, first, r)
 	m.review(prev, d, r)
-	m.followTiers(d)
 	m.configure(next, d)
 	m.queueDeletions(d, next, r) // before creations, which may reuse a name in a directory
 	m.assignDirs(makes, r)

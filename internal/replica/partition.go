@@ -144,8 +144,10 @@ func (p *Partition) Readable() (Ends, error) {
 func (p *Partition) endsOf(e storage.Ends) Ends {
 	high := p.high.Load()
 	ack := max(p.log.AckOf(e), high)
-	return Ends{LogStart: p.startOf(e.LogStart), LocalStart: e.LogStart, LastStable: max(p.stable(high), e.LogStart),
-		HighWatermark: max(high, e.LogStart), Ack: ack, LogEnd: max(e.LogEnd, ack)}
+	start := p.startOf(e)
+	local := max(start, e.LogStart) // what is below it was committed
+	return Ends{LogStart: start, LocalStart: local, LastStable: max(p.stable(high), local),
+		HighWatermark: max(high, local), Ack: ack, LogEnd: max(e.LogEnd, ack)}
 }
 
 // LeaderEpoch returns the epoch of the current role, -1 before the first.

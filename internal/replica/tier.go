@@ -65,12 +65,38 @@ func (p *Partition) setTier(t *metadata.Tier) {
 // begins where its leader's does, although its metadata may not name the copy yet.
 func (p *Partition) tiers() bool { return p.tier.Load() != nil || p.log.Config().Cleanup.Remote }
 
-// startOf returns the log start if the local log begins at an offset.
-func (p *Partition) startOf(local int64) int64 {
-	if t := p.tier.Load(); !t.Empty() {
-		return min(t.Start, local)
+// startOf returns the log start if the local log has these ends. The metadata name it, so that it
+// never moves back: what they have deleted stays deleted, also if the log of a later leader has it.
+func (p *Partition) startOf(e storage.Ends) int64 {
+	t := p.tier.Load()
+	switch {
+	case t == nil || t.Start > p.AgreesTo(t, e):
+		return e.LogStart
+	case t.Empty():
+		return max(t.Start, e.LogStart)
 	}
-	return local
+	return t.Start
+}
+
+// AgreesTo returns up to where a log with these ends continues what the object store has: its end, or
+// where an unclean election has begun that no leader has compared yet.
+func (p *Partition) AgreesTo(t *metadata.Tier, e storage.Ends) int64 {
+	unclean := p.role.Load().unclean
+	if t.Epoch >= unclean {
+		return e.LogEnd
+	}
+	if _, end := p.log.EpochEnd(unclean - 1); end >= 0 {
+		return end
+	}
+	return e.LogEnd
+}
+
+// Deleted implements storage.Observer.
+func (p *Partition) Deleted() int64 {
+	if p.tier.Load() == nil {
+		return 0
+	}
+	return p.startOf(p.log.Ends())
 }
 
 // Copied implements storage.Observer. Nothing counts as copied while the store may have records

@@ -103,6 +103,9 @@ type Observer interface {
 	// Copied returns the end of the records that the object store has, too, if retention may remove
 	// only those: MaxInt64 if it may remove others.
 	Copied() int64
+	// Deleted returns the offset below which all records are deleted, also those that the log still
+	// has; 0: none of these is. It may be called without Log.mu only.
+	Deleted() int64
 	// Stable returns the last stable offset, at most High. Compaction removes nothing at or above
 	// it.
 	Stable() int64
@@ -202,6 +205,7 @@ func (noopObserver) Truncated(int64)             {}
 func (noopObserver) StartMoved()                 {}
 func (noopObserver) High() (int64, int32)        { return -1, -1 }
 func (noopObserver) Copied() int64               { return math.MaxInt64 }
+func (noopObserver) Deleted() int64              { return 0 }
 func (noopObserver) Stable() int64               { return 0 }
 
 // Size returns the bytes of record batches in the log, both in segments and in memory.

@@ -23,8 +23,9 @@ func (m *mlog) tombstones() time.Duration { return time.Duration(m.id.Topic[0]/2
 func (m *mlog) High() (int64, int32) { return math.MaxInt64, 0 }
 
 // Stable implements Observer: the model truncates nothing below.
-func (m *mlog) Stable() int64 { return m.high.Load() }
-func (m *mlog) Copied() int64 { return math.MaxInt64 }
+func (m *mlog) Stable() int64  { return m.high.Load() }
+func (m *mlog) Copied() int64  { return math.MaxInt64 }
+func (m *mlog) Deleted() int64 { return 0 }
 
 // modelKey returns the key of a record: one of a few.
 func (w *world) modelKey() []byte { return []byte{'k', byte(w.rng.IntN(9))} }

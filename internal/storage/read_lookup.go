@@ -59,6 +59,9 @@ type Timestamp struct {
 
 var noTimestamp = Timestamp{Offset: -1, Time: -1, Epoch: -1}
 
+// first returns the offset below which all records are deleted. The caller must not hold mu.
+func (l *Log) first() int64 { return max(l.logStart.Load(), l.observer().Deleted()) }
+
 // FindTime returns the first record in [log start, limit) with a timestamp of at least ts.
 func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
 	return retryReplaced(func() (Timestamp, error) { return l.findTime(ts, limit) })
@@ -82,10 +85,10 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 	defer memory.Release()
 	segments := now.segments
 	for i, s := range segments {
-		if i+1 < len(segments) && segments[i+1].Base() <= l.logStart.Load() {
+		if i+1 < len(segments) && segments[i+1].Base() <= l.first() {
 			continue
 		}
-		for from := l.logStart.Load(); ; { // the log may start inside a batch
+		for from := l.first(); ; { // the log may start inside a batch
 			b, err := s.FindTimestamp(ts, from)
 			if err != nil {
 				_, err = l.fromDisk(nil, nil, err, s)
@@ -141,9 +144,10 @@ type searchState struct {
 // moment: so a lookup does not miss batches that are flushed in the meantime. The slice must be
 // released.
 func (l *Log) contents(limit int64) (now searchState, memory Slice, err error) {
+	first := l.first()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	now = searchState{start: l.logStart.Load(), cuts: l.cuts}
+	now = searchState{start: first, cuts: l.cuts}
 	if now.segments, err = l.snapshotLocked(); err != nil {
 		return now, Slice{}, err
 	}
@@ -158,14 +162,15 @@ func (l *Log) contents(limit int64) (now searchState, memory Slice, err error) {
 
 // changed reports whether anything in a lookup's view has left the log since.
 func (l *Log) changed(since searchState) bool {
+	first := l.first()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.logStart.Load() != since.start || l.cuts != since.cuts || !slices.Equal(l.segments, since.segments)
+	return first != since.start || l.cuts != since.cuts || !slices.Equal(l.segments, since.segments)
 }
 
 // findInBatch finds the first record of a batch with a timestamp of at least ts.
 func (l *Log) findInBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) {
-	off, t, ok, err := b.FindTimestamp(ts, l.logStart.Load(), l.dir.opt.inflating())
+	off, t, ok, err := b.FindTimestamp(ts, l.first(), l.dir.opt.inflating())
 	if err != nil {
 		return noTimestamp, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 	}
@@ -199,7 +204,7 @@ func (l *Log) maxTime(limit int64) (most int64, saw searchState, err error) {
 	most = -1
 	for _, s := range saw.segments {
 		ts, at, err := s.MaxTimestamp()
-		if err == nil && (s.Base() < l.logStart.Load() || at >= limit) {
+		if err == nil && (s.Base() < l.first() || at >= limit) {
 			ts, err = l.maxInSegment(s, limit)
 		}
 		if err != nil {
@@ -217,7 +222,7 @@ func (l *Log) maxTime(limit int64) (most int64, saw searchState, err error) {
 // maxInBatch returns the largest timestamp of a batch in [log start, limit), -1 if it has no record
 // there.
 func (l *Log) maxInBatch(b record.Batch, limit int64) int64 {
-	start := l.logStart.Load()
+	start := l.first()
 	switch {
 	case b.LastOffset() < start || b.BaseOffset() >= limit:
 		return -1
@@ -237,7 +242,7 @@ func (l *Log) maxInBatch(b record.Batch, limit int64) int64 {
 // in that range.
 func (l *Log) maxInSegment(s *segment.Segment, limit int64) (most int64, err error) {
 	most = -1
-	start, straddles := l.logStart.Load(), false
+	start, straddles := l.first(), false
 	err = s.Headers(s.Base(), func(b record.Batch) bool {
 		if b.BaseOffset() < start {
 			straddles = straddles || b.LastOffset() >= start

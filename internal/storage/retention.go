@@ -78,14 +78,14 @@ func (c *Cleanup) policy() cleaner.Policy {
 // clock that is ahead on one broker must not delete what the other replicas keep. The caller reads
 // the role first and moves the start only in it.
 func (l *Log) judge(now time.Time, role Only, parts []cleaner.Part) (v cleaner.Verdict, start int64) {
-	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load(), Copied: l.observer().Copied()}
+	b := cleaner.Bounds{High: l.high(), Start: l.first(), Copied: l.observer().Copied()}
 	if b.Stable = l.FirstUnstable(b.High); l.dir.opt.broken.has(retainOpen) {
 		b.Stable = b.High
 	}
 	if parts == nil || !role.Leads && !l.dir.opt.broken.has(skipLeader) {
-		return v, b.Start
+		return v, l.logStart.Load()
 	}
-	return cleaner.Retain(now, l.cfg.Load().Cleanup.policy(), b, parts), b.Start
+	return cleaner.Retain(now, l.cfg.Load().Cleanup.policy(), b, parts), l.logStart.Load()
 }
 
 // parts returns the parts of the log to which retention applies now, nil if the log is not in use.

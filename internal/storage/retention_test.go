@@ -35,6 +35,7 @@ func (idle) StartMoved()                 {}
 func (idle) High() (int64, int32)        { return math.MaxInt64, 0 }
 func (idle) Stable() int64               { return math.MaxInt64 }
 func (idle) Copied() int64               { return math.MaxInt64 }
+func (idle) Deleted() int64              { return 0 }
 
 // bounded is an observer that sets them.
 type bounded struct {
@@ -45,6 +46,7 @@ type bounded struct {
 func (b bounded) High() (int64, int32) { return b.high, 0 }
 func (b bounded) Stable() int64        { return b.high }
 func (b bounded) Copied() int64        { return math.MaxInt64 }
+func (b bounded) Deleted() int64       { return 0 }
 
 // keeping returns a configuration with retention and small segments; -1 for no limit.
 func keeping(profile string, ms, size int64) Config {

@@ -1,9 +1,12 @@
 package tier
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
@@ -32,5 +35,64 @@ func TestRetentionOfTimestampsThatAreNotBelievable(t *testing.T) {
 				t.Errorf("after retention.ms: %+v", y)
 			}
 		})
+	}
+}
+
+// What retention or a client has deleted stays deleted if the next leader has it on its disk.
+func TestTheLogStartNeverMovesBack(t *testing.T) {
+	for name, remove := range map[string]func(*world){
+		"retention": func(w *world) {
+			w.conf.RetentionBytes = 10 << 10
+			w.brokers[0].copyAll()
+			w.brokers[0].retain()
+		},
+		"copied records are deleted":              func(w *world) { w.tryDelete(20) },
+		"records are deleted that are not copied": func(w *world) { w.tryDelete(int64(len(w.values))) },
+		"all is deleted, and the topic not copied any longer": func(w *world) {
+			w.tryDelete(30)
+			w.conf.Remote, w.conf.DropRemote = false, true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "sync", nil)
+			w.produce(12, 3)
+			w.brokers[0].copyAll()
+			remove(w)
+			must.OK(t, w.brokers[0].healthy())
+			w.gone = w.brokers[0].partition().Ends().LogStart
+			if w.gone == 0 {
+				t.Fatal("nothing was deleted")
+			}
+			w.fail(2, 1)
+			b := w.brokers[1]
+			b.roleChanged = func(p *replica.Partition) {
+				if start := p.Ends().LogStart; start != w.gone {
+					t.Errorf("when it begins to lead, the log begins at %d instead of %d", start, w.gone)
+				}
+			}
+			must.OK(t, b.follow())
+			if start := b.partition().Ends().LogStart; start != w.gone {
+				t.Errorf("the log begins at %d, and with the leader before at %d", start, w.gone)
+			}
+			w.follow()
+			w.replicate()
+			must.OK(t, b.check())
+			if found, err := b.partition().ListOffset(0, -1, false); err != nil || found.Offset >= 0 && found.Offset < w.gone {
+				t.Errorf("a search by time finds a deleted record: %+v, %v", found, err)
+			}
+			b.copyAll()
+			must.OK(t, errors.Join(b.healthy(), b.check()))
+		})
+	}
+}
+
+// tryDelete deletes records; the other broker does not learn of it.
+func (w *world) tryDelete(to int64) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Millisecond)
+	defer cancel()
+	list := []replica.Deletion{{Topic: tp.Topic, Offset: to}}
+	w.leader().m.DeleteRecords(ctx, list)
+	if !errors.Is(list[0].Err, replica.ErrTimedOut) {
+		w.t.Errorf("deleted: %v", list[0].Err)
 	}
 }

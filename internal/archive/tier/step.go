@@ -44,7 +44,7 @@ func (s *step) run() (more bool, err error) {
 	case s.was == nil && !conf.Remote:
 		return false, nil
 	case s.was != nil && conf.DropRemote:
-		return false, s.alter(nil)
+		return false, s.drop()
 	case s.was == nil:
 		return true, s.first(s.p.Log().Ends())
 	}
@@ -58,6 +58,16 @@ func (s *step) run() (more bool, err error) {
 		return false, nil
 	}
 	return s.copy()
+}
+
+// drop removes the key. From then on the logs of the replicas say where the partition begins.
+func (s *step) drop() error {
+	if start := s.p.Ends().LogStart; start > s.p.Log().Ends().LogStart {
+		if _, err := s.p.DeleteRecords(s.ctx, start); err != nil {
+			return err
+		}
+	}
+	return s.alter(nil)
 }
 
 // alter changes the Tier, and waits until this broker knows it.
@@ -110,8 +120,12 @@ func (s *step) compare() (changed bool, err error) {
 	if s.was.End < ends.LogStart && (!s.was.Empty() || s.was.Generation != generation) {
 		return true, s.bridge(ends)
 	}
-	if undone && s.was.Empty() { // it may be above records that were appended since
-		next := s.none(ends.LogStart)
+	start := s.was.Start
+	if start > s.p.AgreesTo(s.was, ends) { // it may be above records that were appended since
+		start = ends.LogStart
+	}
+	if undone && s.was.Empty() {
+		next := s.none(max(start, ends.LogStart))
 		return true, s.alter(&next)
 	}
 	next := *s.was
@@ -132,9 +146,8 @@ func (s *step) compare() (changed bool, err error) {
 		if a.End() < s.was.End {
 			s.c.opt.Logger.Warn("an election has undone records that the object store has", zap.Stringer("partition", s.p),
 				zap.Int64("from", a.End()), zap.Int64("to", s.was.End))
-			start := s.was.Start
 			if a.End() <= start { // the log may end below, and continue there
-				start = ends.LogStart
+				start = max(start, ends.LogStart)
 			}
 			if next, err = s.named(a, start); err != nil {
 				return false, err

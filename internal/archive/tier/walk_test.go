@@ -120,9 +120,9 @@ func (k *walk) revise() {
 		b.copyAll()
 		k.accept()
 	}
-	k.gone, k.expired = b.partition().Ends().LogStart, 0
-	if x := k.tier(); x != nil && x.Start <= e.LogEnd { // what was deleted came back
-		k.expired = x.Start
+	k.gone = b.partition().Ends().LogStart
+	if x := k.tier(); x != nil && k.gone < x.Start && x.Start <= e.LogEnd {
+		k.t.Errorf("the log begins at %d, and records below %d were deleted", k.gone, x.Start)
 	}
 }
 
@@ -206,9 +206,6 @@ func (k *walk) shrink() {
 		k.t.Errorf("%d bytes are left of %d", kept, k.conf.RetentionBytes)
 	}
 	k.gone, k.conf.RetentionBytes = start, -1
-	if x := k.tier(); x != nil {
-		k.expired = x.Start
-	}
 }
 
 var errLost = errors.New("the answer is lost")

@@ -56,8 +56,6 @@ type world struct {
 	number int
 	values []string // of the committed records, by offset
 	gone   int64    // where the log begins
-	// expired is up to where retention may move gone.
-	expired int64
 }
 
 // broker is one of the two. It follows the metadata only when the test says so.
@@ -72,6 +70,8 @@ type broker struct {
 	// beforeStart, if set, is called before a log start moves on the disk.
 	beforeStart func()
 	size        int // of records
+	// roleChanged, if set, is called with each new role.
+	roleChanged func(*replica.Partition)
 	// stamp, if set, returns the timestamp of a record.
 	stamp func() int64
 }
@@ -137,6 +137,11 @@ func (w *world) open(id int32, profile string, options func(*Options)) *broker {
 		CacheBytes: 8 << 20, Pause: time.Nanosecond, Pool: new(bufpool.Pool), Limits: record.Limits{Bytes: 1 << 30}})
 	b.m = replica.NewManager(replica.Options{Self: id, Incarnation: incarnation, Storage: s, Cluster: b, Logger: zap.NewNop(), Now: wall,
 		Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg },
+		RoleChanged: func(p *replica.Partition) {
+			if do := b.roleChanged; do != nil {
+				do(p)
+			}
+		},
 		Tier: replica.TierOptions{Reads: Reads{r}, ReadWait: time.Minute, LookupWait: time.Minute, Applied: b.applied,
 			Alter: w.ctl.AlterTier}})
 	o := Options{Self: id, Open: func() (objects.Store, string, error) { return w.store, prefix, nil }, Partitions: b.m.Partitions,
@@ -478,9 +483,6 @@ func (b *broker) check() error {
 	p := b.partition()
 	e := p.Ends()
 	w := b.w
-	if e.LogStart > w.gone && e.LogStart <= w.expired {
-		w.gone = e.LogStart
-	}
 	if e.LogStart != w.gone {
 		return fmt.Errorf("the log begins at %d, expected %d: %+v, %+v", e.LogStart, w.gone, e, p.Tier())
 	}

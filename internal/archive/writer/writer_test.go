@@ -62,6 +62,7 @@ func (p *partition) Truncated(int64)             {}
 func (p *partition) StartMoved()                 {}
 func (p *partition) Stable() int64               { return p.log.AckEnd() }
 func (p *partition) Copied() int64               { return math.MaxInt64 }
+func (p *partition) Deleted() int64              { return 0 }
 func (p *partition) High() (int64, int32)        { return p.log.AckEnd(), p.log.LeaderEpoch() }
 
 // held is a log as it was cut.
