@@ -63,7 +63,7 @@ func brokerTierDefs() []*Def {
 			"The maximum number of milliseconds for which a search for a time waits for the object store.", atLeast(1)),
 		brokerDef("archive.cache.bytes", Long, "67108864",
 			"The maximum number of bytes of memory for records that were read from the object store. "+
-				"It should have room for two of the largest batches.", atLeast(16<<20)),
+				"One batch that is larger than half of it is kept in addition.", atLeast(16<<20)),
 	}
 }
 

@@ -54,7 +54,7 @@ func (r *Reader) readAhead(l *parts, p cursor, w *walk, offset, next int64, i in
 	}
 	run := w.part.Run
 	if i++; int64(i)*format.ChunkSize < w.part.To {
-		r.begin(key{run.Nonce, i}, r.loadChunk(id, run, w.footer, i), nil)
+		r.begin(key{nonce: run.Nonce, chunk: i}, r.loadChunk(id, run, w.footer, i), nil)
 		return
 	}
 	part := l.cachedNext(p)
@@ -62,11 +62,11 @@ func (r *Reader) readAhead(l *parts, p cursor, w *walk, offset, next int64, i in
 		return
 	}
 	run, i = part.Run, int(part.From/format.ChunkSize)
-	footer := key{run.Nonce, footerOf}
+	footer := key{nonce: run.Nonce, chunk: footerOf}
 	chunk := func() {
 		if e := r.cache.peek(footer); e != nil {
 			if f := e.value.(*format.Log); f.Has(id, &run) {
-				r.begin(key{run.Nonce, i}, r.loadChunk(id, run, f, i), nil)
+				r.begin(key{nonce: run.Nonce, chunk: i}, r.loadChunk(id, run, f, i), nil)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func (l *parts) cachedNext(p cursor) *format.Part {
 	}
 	m := l.top
 	if p.older++; p.older < len(l.top.Older) {
-		e := l.r.cache.peek(key{l.top.Older[p.older].Nonce, manifestOf})
+		e := l.r.cache.peek(key{nonce: l.top.Older[p.older].Nonce, chunk: manifestOf})
 		if e == nil {
 			return nil
 		}

@@ -28,7 +28,7 @@ func (p *cursor) part() *format.Part { return &p.m.Parts[p.i] }
 
 // parts returns those of a copy.
 func (r *Reader) parts(ctx context.Context, c *Copy) (*parts, error) {
-	v, err := r.get(ctx, key{c.Manifest, manifestOf}, func(ctx context.Context, s objects.Store) (any, int64, error) {
+	v, err := r.get(ctx, key{nonce: c.Manifest, chunk: manifestOf}, func(ctx context.Context, s objects.Store) (any, int64, error) {
 		m, err := format.ReadManifest(ctx, s, r.opt.Prefix(), c.ID, c.Manifest)
 		return m, manifestBytes(m), err
 	})
@@ -46,7 +46,7 @@ func (r *Reader) parts(ctx context.Context, c *Copy) (*parts, error) {
 // older returns an older manifest.
 func (l *parts) older(ctx context.Context, i int) (*format.Manifest, error) {
 	o, id := l.top.Older[i], l.c.ID
-	v, err := l.r.get(ctx, key{o.Nonce, manifestOf}, func(ctx context.Context, s objects.Store) (any, int64, error) {
+	v, err := l.r.get(ctx, key{nonce: o.Nonce, chunk: manifestOf}, func(ctx context.Context, s objects.Store) (any, int64, error) {
 		m, err := o.Read(ctx, s, l.r.opt.Prefix(), id)
 		return m, manifestBytes(m), err
 	})
@@ -109,7 +109,7 @@ func (l *parts) find(ctx context.Context, p cursor, want func(newest, aborted in
 
 // footer returns the footer of the log object that a part is in, without the state of producers.
 func (l *parts) footer(ctx context.Context, part *format.Part) (*format.Log, error) {
-	v, err := l.r.get(ctx, key{part.Run.Nonce, footerOf}, l.r.loadFooter(l.c.ID, part.Run))
+	v, err := l.r.get(ctx, key{nonce: part.Run.Nonce, chunk: footerOf}, l.r.loadFooter(l.c.ID, part.Run))
 	if err != nil {
 		return nil, err
 	}

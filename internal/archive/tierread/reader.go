@@ -25,10 +25,11 @@ type Options struct {
 	Open func() (objects.Store, error)
 	// Prefix returns the beginning of the names of the cluster's objects.
 	Prefix func() string
-	// CacheBytes bounds the memory of the cache. It has at least two chunks.
+	// CacheBytes bounds the memory of the cache, next to one batch that is larger than half of it.
+	// It has at least two chunks.
 	CacheBytes int64
 	// Transfers is how many transfers run at once, at most; 0 means 8. Each has up to one chunk of
-	// memory, in addition to the cache.
+	// memory, or those of one batch, in addition to the cache.
 	Transfers int
 	// Pause is how long a transfer that failed is not tried again; 0 means a second.
 	Pause time.Duration
@@ -124,7 +125,7 @@ func (r *Reader) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.stats
-	s.Bytes, s.Running, s.Waiting, s.CacheBytes = r.got.Load(), r.running, len(r.queue), r.cache.used
+	s.Bytes, s.Running, s.Waiting, s.CacheBytes = r.got.Load(), r.running, len(r.queue), r.cache.bytes()
 	return s
 }
 

@@ -133,7 +133,7 @@ func (r *Reader) ended(f *flight, value any, size int64, err error) (next *fligh
 		value, err = nil, ErrClosed
 	case err != nil:
 		r.fail(f.key, err)
-	default:
+	case size <= r.cache.limit/2 || f.waiters == 0:
 		r.cache.add(&entry{key: f.key, value: value, size: size, ahead: f.ahead})
 	}
 	f.end(value, err)
@@ -153,7 +153,7 @@ func (r *Reader) ended(f *flight, value any, size int64, err error) (next *fligh
 func (r *Reader) fail(k key, err error) {
 	r.stats.Errors++
 	if !format.Unusable(err) || errors.Is(err, objects.ErrNotFound) {
-		k.chunk = anyOf
+		k = key{nonce: k.nonce, chunk: anyOf}
 	}
 	now := time.Now()
 	if len(r.failed) >= maxFailed {
@@ -171,8 +171,7 @@ func (r *Reader) fail(k key, err error) {
 
 // failure returns why a transfer failed a short time ago, nil if it did not. The caller holds mu.
 func (r *Reader) failure(k key) error {
-	for _, chunk := range [...]int{k.chunk, anyOf} {
-		k.chunk = chunk
+	for _, k := range [...]key{k, {nonce: k.nonce, chunk: anyOf}} {
 		f, ok := r.failed[k]
 		if !ok {
 			continue

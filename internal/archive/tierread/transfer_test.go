@@ -98,7 +98,7 @@ func TestAStoreThatHangsHoldsABoundedNumberOfTransfers(t *testing.T) {
 		synctest.Wait()
 		footers := w.gets(func() {
 			for i := range 39 {
-				if f := r.cache.peek(key{w.footerKey(t, r, i+1), footerOf}); f == nil {
+				if f := r.cache.peek(key{nonce: w.footerKey(t, r, i+1), chunk: footerOf}); f == nil {
 					t.Errorf("the footer of object %d was not read", i+1)
 				}
 			}
@@ -118,6 +118,43 @@ func (w *world) footerKey(t *testing.T, r *Reader, i int) objects.Nonce {
 	l, err := r.parts(t.Context(), &w.c)
 	must.OK(t, err)
 	return l.top.Parts[i].Run.Nonce
+}
+
+// A batch is read that takes many calls of its reader, and more memory than the cache has.
+func TestALargeBatchOfASlowStoreIsRead(t *testing.T) {
+	for _, cache := range []int64{0, 4 << 20, 16 << 20, 64 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.plain(100, 1)
+			w.plain(9<<20, 2)
+			w.plain(100, 3)
+			w.object(nil, nil)
+			w.manifest(true)
+			w.s.Add(faultstore.Rule{Ops: faultstore.Get, Before: func(faultstore.Call) { time.Sleep(300 * time.Millisecond) }})
+			r := New(w.options(w.s, cache))
+			defer r.Close()
+			attempts := 0
+			for offset := int64(0); offset < w.c.End && attempts < 100; attempts++ {
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				q := readCall{offset: offset, limit: w.c.End, max: 1000, one: true}
+				s, err := r.Read(ctx, &w.c, q.offset, q.limit, q.max, q.one)
+				cancel()
+				switch {
+				case err == nil:
+					if what := w.wrong(q, &s); what != "" {
+						t.Errorf("cache of %d bytes, offset %d: %s", cache, offset, what)
+					}
+					offset = s.Next()
+					s.Release()
+				case !errors.Is(err, context.DeadlineExceeded):
+					t.Fatal(err)
+				}
+			}
+			if n := w.s.Calls(faultstore.Get); attempts > 12 || n > 14 || r.Stats().CacheBytes > max(cache, 3<<20) {
+				t.Errorf("cache of %d bytes: %d attempts, %d calls, %+v", cache, attempts, n, r.Stats())
+			}
+		})
+	}
 }
 
 // A caller that gives up and asks again gets what its first call began to read.
@@ -571,13 +608,18 @@ func TestTheCacheHasWhatWasUsedLast(t *testing.T) {
 	if c.peek(k(0)) == nil || c.peek(k(1)) != nil || c.peek(k(2)) == nil || c.used != c.limit || c.ahead != entryBytes+10 {
 		t.Errorf("%d of %d bytes, %d ahead", c.used, c.limit, c.ahead)
 	}
-	c.add(&entry{key: k(9), size: c.limit})
-	if c.peek(k(9)) != nil || c.used != c.limit {
-		t.Error("it keeps what is larger than it is")
+	for n := range 2 { // the last one that is larger than half of it is kept until it is used
+		c.add(&entry{key: k(9 + n), size: c.limit})
+	}
+	if c.peek(k(9)) != nil || c.peek(k(10)) == nil || c.used != c.limit || c.bytes() != 2*c.limit+entryBytes {
+		t.Errorf("%d bytes of %d", c.bytes(), c.used)
+	}
+	if c.get(k(10)) == nil || c.get(k(10)) != nil || c.bytes() != c.limit {
+		t.Errorf("%d bytes, after it was used", c.bytes())
 	}
 	c.add(&entry{key: k(3), size: 10, ahead: true})
-	c.add(&entry{key: k(4), size: 2*entryBytes + 30}) // replaces all
-	if len(c.of) != 1 || c.ahead != 0 || c.used != c.limit {
+	c.add(&entry{key: k(4), size: entryBytes / 2}) // replaces two
+	if len(c.of) != 2 || c.ahead == 0 || c.used > c.limit {
 		t.Errorf("%d entries with %d bytes, %d ahead", len(c.of), c.used, c.ahead)
 	}
 }

@@ -53,23 +53,104 @@ func (w *walk) hold(ctx context.Context, pos, end int64, wait bool) (bool, error
 	if first < w.first || first > w.first+len(w.held) {
 		w.held, w.first = nil, first
 	}
-	for i := w.first + len(w.held); i <= last; i++ {
+	next := w.first + len(w.held)
+	if wait && next < last {
+		chunks, err := w.several(ctx, next, last)
+		if err != nil {
+			return false, err
+		}
+		w.held = append(w.held, chunks...)
+		next += len(chunks)
+	}
+	for i := next; i <= last; i++ {
 		var chunk []byte
 		if wait {
 			var err error
 			if chunk, err = w.chunk(ctx, i); err != nil {
 				return false, err
 			}
-		} else if chunk = w.l.r.cached(key{w.part.Run.Nonce, i}); chunk == nil {
+		} else if chunk = w.l.r.cached(key{nonce: w.part.Run.Nonce, chunk: i}); chunk == nil {
 			return false, nil
 		}
-		if want := min(format.ChunkSize, w.part.Run.Len-int64(i)*format.ChunkSize); int64(len(chunk)) != want {
-			return false, fmt.Errorf("%w: chunk %d of object %v has %d bytes instead of %d", format.ErrContradiction, i, w.part.Run.Nonce,
-				len(chunk), want)
+		if err := w.fits(i, chunk); err != nil {
+			return false, err
 		}
 		w.held = append(w.held, chunk)
 	}
 	return true, nil
+}
+
+// fits returns an error unless a chunk has the size that the part says.
+func (w *walk) fits(i int, chunk []byte) error {
+	if want := min(format.ChunkSize, w.part.Run.Len-int64(i)*format.ChunkSize); int64(len(chunk)) != want {
+		return fmt.Errorf("%w: chunk %d of object %v has %d bytes instead of %d", format.ErrContradiction, i, w.part.Run.Nonce,
+			len(chunk), want)
+	}
+	return nil
+}
+
+// several returns the chunks from first to last if the cache lacks more than one of them, and
+// otherwise none. One transfer gets them all: it keeps what it has while it waits for the rest, so
+// that also a batch is read that is larger than the cache, or that a slow store returns only after
+// its readers have given up many times.
+func (w *walk) several(ctx context.Context, first, last int) ([][]byte, error) {
+	r, k := w.l.r, key{nonce: w.part.Run.Nonce, chunk: first, last: last}
+	if !r.lacks(k) {
+		return nil, nil
+	}
+	id, run, f := w.l.c.ID, w.part.Run, w.footer
+	v, err := r.get(ctx, k, func(ctx context.Context, s objects.Store) (any, int64, error) {
+		var chunks [][]byte
+		size := int64(0)
+		for i := first; i <= last; i++ {
+			chunk := r.cached(key{nonce: run.Nonce, chunk: i})
+			if chunk == nil {
+				v, _, err := r.loadChunk(id, run, f, i)(ctx, s)
+				if err != nil {
+					return nil, 0, err
+				}
+				chunk = v.([]byte)
+			}
+			chunks, size = append(chunks, chunk), size+int64(len(chunk))
+		}
+		return chunks, size, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	chunks := v.([][]byte)
+	for i := range chunks {
+		if err := w.fits(first+i, chunks[i]); err != nil {
+			return nil, err
+		}
+	}
+	r.keep(key{nonce: run.Nonce, chunk: last}, chunks[len(chunks)-1]) // the next batch begins in it
+	return chunks, nil
+}
+
+// lacks reports whether the cache lacks more than one of the chunks of k, or they are being read.
+func (r *Reader) lacks(k key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.flights[k] != nil || r.cache.peek(k) != nil {
+		return true
+	}
+	n := 0
+	for i := k.chunk; i <= k.last && n < 2; i++ {
+		if r.cache.peek(key{nonce: k.nonce, chunk: i}) == nil {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// keep adds a chunk to the cache.
+func (r *Reader) keep(k key, chunk []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed && r.cache.peek(k) == nil {
+		r.cache.add(&entry{key: k, value: chunk, size: int64(len(chunk))})
+	}
 }
 
 // cached returns a chunk if the cache has it, nil if not.
@@ -85,7 +166,7 @@ func (r *Reader) cached(k key) []byte {
 }
 
 func (w *walk) chunk(ctx context.Context, i int) ([]byte, error) {
-	v, err := w.l.r.get(ctx, key{w.part.Run.Nonce, i}, w.l.r.loadChunk(w.l.c.ID, w.part.Run, w.footer, i))
+	v, err := w.l.r.get(ctx, key{nonce: w.part.Run.Nonce, chunk: i}, w.l.r.loadChunk(w.l.c.ID, w.part.Run, w.footer, i))
 	if err != nil {
 		return nil, err
 	}
