@@ -94,6 +94,7 @@ type fetchOp struct {
 	// Created once.
 	waiter  network.Waiter
 	answers func()
+	due     func() bool
 	give    func()
 }
 
@@ -101,7 +102,7 @@ func (b *Handler) fetchOp(r *network.Request) *fetchOp {
 	op, _ := b.fetches.Get().(*fetchOp)
 	if op == nil {
 		op = &fetchOp{fetchRead: fetchRead{b: b}}
-		op.answers, op.give = op.answer, op.recycle
+		op.answers, op.give, op.due = op.answer, op.recycle, op.dueOf
 		op.waiter = network.Waiter{Idle: true, Steps: op.waiting}
 	}
 	op.r = r
@@ -131,7 +132,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 		return
 	}
 	op.follower = claimedReplica(req) >= 0
-	op.slow.Empty = true
+	op.slow.Empty, op.slow.Due = true, op.due
 	rack := req.Rack
 	if r.Listener.Forward {
 		rack = "" // its address is not that of a replica nearby

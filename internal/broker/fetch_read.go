@@ -228,6 +228,25 @@ func (rd *fetchRead) peek(p *fetchPartition) bool {
 	return atOnce || rd.found >= rd.minBytes
 }
 
+// dueOf reports whether the answer is due without the records that only the object store has. Those
+// then come with a later fetch: the client asks for a partition without records before the others
+// (KIP-74).
+func (rd *fetchRead) dueOf() bool {
+	n := int64(0)
+	for i := range rd.parts {
+		p := &rd.parts[i]
+		if p.err != nil || p.idle || p.elsewhere {
+			continue
+		}
+		limit := max(min(int64(p.maxBytes), rd.maxBytes), 1)
+		n += min(p.part.LocalBytes(rd.request(p), limit), limit)
+		if n >= max(rd.minBytes, 1) {
+			return true
+		}
+	}
+	return false
+}
+
 // minAnswer is how many bytes of records an answer may have if clients that do not read use up
 // the memory for answers.
 const minAnswer = 64 << 10

@@ -90,6 +90,7 @@ type nodeOptions struct {
 	states   service.ShareStates
 	// pipe makes clients connect in memory, which synctest can see waiting.
 	pipe bool
+	tier replica.TierOptions
 	// store, if set, wraps the file store for the controller.
 	store func(metadata.Store) metadata.Store
 }
@@ -142,7 +143,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions, incarnation [16]byte) {
 	t.Cleanup(func() { must(t, n.storage.Close()) })
 	n.applier = metadata.NewApplier(zap.NewNop())
 	replicas := replica.NewManager(replica.Options{Self: o.self, Incarnation: incarnation, Storage: n.storage, Cluster: n.control,
-		Logger: zap.NewNop(),
+		Logger: zap.NewNop(), Tier: o.tier,
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
 			s := settings.Of(img, topic)
 			if s.Err != nil {

@@ -38,6 +38,9 @@ type ReadRequest struct {
 type SlowReads struct {
 	// Until is when none waits any longer, zero until the first one has set it.
 	Until time.Time
+	// Due reports whether the answer is due without the records that only the store has: then no
+	// read waits for them, but the transfers begin. nil: it is not.
+	Due func() bool
 	// Empty: a read that has waited in vain has no records and no error, because the reader will
 	// ask again.
 	Empty bool
@@ -160,6 +163,15 @@ func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
 		return 0, true
 	}
 	return p.log.Bytes(r.Offset, limit, max), false
+}
+
+// LocalBytes is Peek for records that the local log has: 0 for others, and if Read would fail.
+func (p *Partition) LocalBytes(r ReadRequest, max int64) int64 {
+	res, limit, err := p.prepareRead(r)
+	if err != nil || res.DivergingEpoch >= 0 || r.Offset < res.localStart {
+		return 0
+	}
+	return p.log.Bytes(r.Offset, limit, max)
 }
 
 // prepareRead does everything that Read does before it reads. limit is the end offset of the read.

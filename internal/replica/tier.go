@@ -133,7 +133,10 @@ func (p *Partition) readTier(r *ReadRequest, res *ReadResult, limit int64) (ok b
 		slow = &SlowReads{}
 	}
 	if slow.Until.IsZero() {
-		slow.Until = time.Now().Add(p.env.tier.ReadWait)
+		slow.Until = time.Now()
+		if slow.Due == nil || !slow.Due() {
+			slow.Until = slow.Until.Add(p.env.tier.ReadWait)
+		}
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), slow.Until)
 	defer cancel()
