@@ -384,7 +384,11 @@ func (b *book) AskSeed(ctx context.Context, address string, method uint16, body 
 	case p == nil:
 		err = link.ErrClosed
 	case rejected == "":
-		answer, err = call(ctx, p, method, body)
+		if answer, err = call(ctx, p, method, body); err != nil {
+			if since, why := p.Failing(); why != nil {
+				err = membership.Unconnected(unreached(-1, address, since, why).Err)
+			}
+		}
 	}
 	return answer, rejected, err
 }

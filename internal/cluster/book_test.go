@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
@@ -94,6 +95,26 @@ func TestASeedThatRefuses(t *testing.T) {
 	if _, got, _ := b.AskSeed(t.Context(), "b:1", 0, nil); got != "" {
 		t.Errorf("after a connection: %q", got)
 	}
+}
+
+// A question to a seed to which no connection can be made is answered with the reason.
+func TestASeedThatIsNotReachedIsNamedWithTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		links, err := link.New(link.Options{
+			Identity: func() link.Identity { return link.Identity{Node: 3, Member: 33} }, Handshake: time.Hour,
+			Dial: func(context.Context, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED },
+		})
+		must.OK(t, err)
+		defer links.Close()
+		b := newBook([]string{"a:1"}, func() uint64 { return 33 }, nil)
+		b.start(links, "c:1")
+		defer b.close()
+		time.Sleep(time.Second)
+		answers := membership.Ask(t.Context(), b, []string{"a:1"})
+		if want := syscall.ECONNREFUSED.Error(); answers[0].Unconnected != want {
+			t.Errorf("%+v, want %q", answers[0], want)
+		}
+	})
 }
 
 // What a broker has registered is dialed although a seed leads to it, and an address at which

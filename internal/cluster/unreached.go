@@ -19,7 +19,9 @@ func unreached(broker int32, address string, since time.Time, err error) view.Un
 			x.Err = strings.Replace(x.Err, op.Source.String()+"->", "", 1)
 		}
 		// The alert of RFC 8446, 6.2, has no type of its own outside of crypto/tls.
-		x.Ours = op.Op == "remote error" && op.Err.Error() == "tls: expired certificate"
+		if x.Ours = op.Op == "remote error" && op.Err.Error() == "tls: expired certificate"; x.Ours {
+			x.Err = "the broker there refuses the certificate of this one, which has expired or is not valid yet: renew it"
+		}
 	}
 	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
 		x.Theirs = true

@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/link"
 )
 
 // What keeps several brokers from reaching one has the same text on each of them.
@@ -24,8 +26,10 @@ func TestAReasonIsTheSameOnAllBrokers(t *testing.T) {
 		{errors.New("no route"), "no route", false, false},
 		{&net.OpError{Op: "read", Net: "tcp", Source: local, Addr: remote, Err: errors.New("reset")},
 			"read tcp 127.0.0.1:9092: reset", false, false},
-		{&net.OpError{Op: "remote error", Err: errors.New("tls: expired certificate")}, "remote error: tls: expired certificate",
-			false, true},
+		{&link.Mismatch{Cause: "refused", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: expired certificate")}},
+			"the broker there refuses the certificate of this one, which has expired or is not valid yet: renew it", false, true},
+		{&link.Mismatch{Cause: "not accepted: " + expired.Error(), Err: expired},
+			"not accepted: its certificate is valid only from 2026-01-02 02:04:05 to 2026-01-02 03:04:05", true, false},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, "remote error: tls: bad certificate", false, false},
 		{fmt.Errorf("link: %w", expired), "link: its certificate is valid only from 2026-01-02 02:04:05 to 2026-01-02 03:04:05", true, false},
 	} {

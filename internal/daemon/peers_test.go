@@ -208,6 +208,9 @@ func TestWhoBeginsALink(t *testing.T) {
 			e := begins(t, o, s.at)
 			if c.reason != 0 {
 				refused(t, e, c.reason, c.want)
+				if op := (*net.OpError)(nil); name == "an expired certificate" && !errors.As(e.Err, &op) {
+					t.Errorf("%v does not have the alert that the other end sent", e.Err)
+				}
 			} else if e.Kind != link.Connected || e.Peer.Node != 1 {
 				t.Errorf("event %d, node %d, %v", e.Kind, e.Peer.Node, e.Err)
 			}

@@ -80,7 +80,7 @@ func (p *Peers) Dial(ctx context.Context, address string) (net.Conn, error) {
 	t := tls.Client(nc, conf)
 	err = t.HandshakeContext(ctx)
 	if verify := (*tls.CertificateVerificationError)(nil); errors.As(err, &verify) {
-		err = &link.Mismatch{Reason: link.NotAdmitted,
+		err = &link.Mismatch{Reason: link.NotAdmitted, Err: verify.Err,
 			Cause:  fmt.Sprintf("the certificate of the broker at %s is not accepted: %v", address, verify.Err),
 			Remedy: "its authority must be in " + config.KeyTLSClientCA + ", and it must be valid and contain the name that is dialed"}
 	}

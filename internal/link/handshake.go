@@ -183,7 +183,7 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 			"check that the address is the listener for brokers (inter.broker.listener.name): %w", err)
 	}
 	if alerted(err) {
-		return &Mismatch{Reason: NotAdmitted, ByPeer: true, Cause: "this broker's certificate: " + err.Error(),
+		return &Mismatch{Reason: NotAdmitted, ByPeer: true, Err: err, Cause: "this broker's certificate: " + err.Error(),
 			Remedy: "its authority must be in tls.client-ca there, and it must be valid, also as a client's (extended key usage clientAuth)"}
 	}
 	if err != nil {

@@ -39,8 +39,12 @@ const (
 type Mismatch struct {
 	Reason        Reason
 	Cause, Remedy string
-	ByPeer        bool // the other end refused: in Cause, "here" is the other end
+	ByPeer        bool  // the other end refused: in Cause, "here" is the other end
+	Err           error // the error in Cause, if there is one; it is not sent
 }
+
+// Unwrap returns the error in Cause.
+func (m *Mismatch) Unwrap() error { return m.Err }
 
 // Error returns cause and remedy.
 func (m *Mismatch) Error() string {

@@ -424,7 +424,7 @@ func (a *Agent) Resign(ctx context.Context, brokerEpoch int64, partitions map[me
 	return r.Revision, err
 }
 
-var errNoLeader = errors.New("the cluster has no metadata leader, which needs a majority of the seeds")
+var errNoLeader = errors.New("this broker knows no metadata leader, which a majority of the seeds elects")
 
 // Heard returns when the controller answered a heartbeat last, the zero time if it never did.
 func (a *Agent) Heard() time.Time {

@@ -47,6 +47,8 @@ type Answer struct {
 	// Rejected is why the seed and this node do not talk to each other, with a remedy; empty if
 	// there is another reason, or no reason is known.
 	Rejected string
+	// Unconnected is why no connection to the seed can be made; empty if it is not known.
+	Unconnected string
 }
 
 // Step is what a node without a cluster does next.
@@ -105,14 +107,8 @@ func Decide(self State, answers []Answer) Decision {
 	if d, ok := existing(self, answers); ok {
 		return d
 	}
-	var silent []string
-	for _, a := range answers {
-		if a.State == nil {
-			silent = append(silent, a.Seed)
-		}
-	}
-	if len(silent) > 0 {
-		return Decision{Step: Wait, Why: "no answer from " + strings.Join(silent, ", ") + "; a cluster is formed when all seeds answer"}
+	if why := unanswered(answers); why != "" {
+		return Decision{Step: Wait, Why: why + "; a cluster is formed when all seeds answer"}
 	}
 	if lost := slices.IndexFunc(answers, func(a Answer) bool { return a.State.Logs != "" }); lost >= 0 {
 		return Decision{Step: Refuse, Why: fmt.Sprintf("%s has log directories of the cluster %s, and no seed has the metadata of that cluster; "+

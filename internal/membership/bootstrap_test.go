@@ -175,3 +175,15 @@ func TestSeedsAgreeInThreeRounds(t *testing.T) {
 		}
 	}
 }
+
+// Seeds that do not answer are named with the reason, each reason once.
+func TestSeedsWithoutAnAnswerAreNamedWithTheReason(t *testing.T) {
+	silent := []Answer{{Seed: "a:1", Unconnected: "expired"}, {Seed: "b:1"}, {Seed: "c:1", Unconnected: "expired"}}
+	const want = "no answer from a:1, c:1 (expired); no answer from b:1"
+	if got := Reasons(silent); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if d := Decide(State{}, silent); d.Step != Wait || !strings.HasPrefix(d.Why, want+"; ") {
+		t.Errorf("%+v", d)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,10 +45,15 @@ func (r refusal) Is(err error) bool { return err == ErrRefused }
 // Refused returns an error that matches ErrRefused. Its text must have the cause and a remedy.
 func Refused(why string) error { return refusal(why) }
 
+// Unconnected is the error of a question to a seed to which no connection can be made: the reason.
+type Unconnected string
+
+func (u Unconnected) Error() string { return string(u) }
+
 // Seeds asks the nodes of cluster.seeds.
 type Seeds interface {
 	// AskSeed sends a request to a seed. rejected is why the seed and this node do not talk to each
-	// other, empty if they may.
+	// other, empty if they may. The error is Unconnected if no connection can be made.
 	AskSeed(ctx context.Context, seed string, method uint16, body []byte) (answer []byte, rejected string, err error)
 	// Call sends a request to a member.
 	Call(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error)
@@ -146,6 +152,9 @@ func Ask(ctx context.Context, seeds Seeds, list []string) []Answer {
 		all.Go(func() {
 			p, rejected, err := seeds.AskSeed(ctx, seed, MethodState, nil)
 			answers[i].Rejected = rejected
+			if u := Unconnected(""); errors.As(err, &u) {
+				answers[i].Unconnected = string(u)
+			}
 			if err != nil || rejected != "" {
 				return
 			}
@@ -160,20 +169,41 @@ func Ask(ctx context.Context, seeds Seeds, list []string) []Answer {
 
 // Reasons returns the answers of the seeds that know no metadata leader.
 func Reasons(answers []Answer) string {
-	var silent, list []string
+	var list []string
 	for _, a := range answers {
-		switch {
-		case a.Rejected != "":
+		if a.Rejected != "" {
 			list = append(list, a.Seed+": "+a.Rejected)
-		case a.State == nil:
-			silent = append(silent, a.Seed)
 		}
 	}
-	if len(silent) > 0 {
-		list = append(list, "no answer from "+strings.Join(silent, ", "))
+	if why := unanswered(answers); why != "" {
+		list = append(list, why)
 	}
 	if len(list) == 0 {
 		return "all seeds answer, an election is in progress"
+	}
+	return strings.Join(list, "; ")
+}
+
+// unanswered names the seeds that do not answer, with the reasons why no connection can be made, each
+// reason once; empty if there are none.
+func unanswered(answers []Answer) string {
+	var list []string
+	for i, a := range answers {
+		same := func(b Answer) bool { return b.State == nil && b.Rejected == "" && b.Unconnected == a.Unconnected }
+		if !same(a) || slices.ContainsFunc(answers[:i], same) {
+			continue
+		}
+		var seeds []string
+		for _, b := range answers {
+			if same(b) {
+				seeds = append(seeds, b.Seed)
+			}
+		}
+		text := "no answer from " + strings.Join(seeds, ", ")
+		if a.Unconnected != "" {
+			text += " (" + a.Unconnected + ")"
+		}
+		list = append(list, text)
 	}
 	return strings.Join(list, "; ")
 }

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,12 +31,15 @@ const clusterPage = "docs/cluster.md, Findings"
 // clusterChecks returns the checks of a member of a cluster. They find nothing on a broker without
 // one.
 func clusterChecks() []Check {
-	member := func(run func(*view.Cluster, *notes)) func(*Facts, *notes) {
+	inCluster := func(run func(*Facts, *notes)) func(*Facts, *notes) {
 		return func(f *Facts, n *notes) {
 			if f.Cluster != nil && f.Serving {
-				run(f.Cluster, n)
+				run(f, n)
 			}
 		}
+	}
+	member := func(run func(*view.Cluster, *notes)) func(*Facts, *notes) {
+		return inCluster(func(f *Facts, n *notes) { run(f.Cluster, n) })
 	}
 	return []Check{
 		{Name: "snapshots", run: checkSnapshots,
@@ -44,9 +48,9 @@ func clusterChecks() []Check {
 		{Name: "tier", run: checkTier,
 			Doc: "Tiered storage: partitions whose records this broker cannot copy to the object store for three minutes, or cannot read there, " +
 				"and why."},
-		{Name: health.CheckMembership, run: member(checkMembership),
+		{Name: health.CheckMembership, run: inCluster(checkMembership),
 			Doc: "In a cluster: whether the controller accepts this broker's heartbeats. Otherwise other brokers take over its partitions."},
-		{Name: health.CheckQuorum, run: member(checkQuorum),
+		{Name: health.CheckQuorum, run: inCluster(checkQuorum),
 			Doc: "In a cluster: whether the metadata have a leader, and how many voters can fail before they have none."},
 		{Name: "leaderless", run: checkLeaderless,
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
@@ -68,7 +72,8 @@ func clusterChecks() []Check {
 	}
 }
 
-func checkMembership(c *view.Cluster, n *notes) {
+func checkMembership(f *Facts, n *notes) {
+	c := f.Cluster
 	n.see("state " + c.State)
 	x := health.Finding{
 		Severity: health.Bad, Subject: health.ThisBroker, NotReady: true,
@@ -109,6 +114,7 @@ func checkMembership(c *view.Cluster, n *notes) {
 		x.Remedy = "check the network between it and " + leaderText(c) + ", in both directions, and the load of both machines (" +
 			clusterPage + ")"
 	}
+	x.Follows = cmp.Or(f.apart(c.Self), x.Follows)
 	n.addFinding(x)
 }
 
@@ -123,7 +129,8 @@ func leaderText(c *view.Cluster) string {
 	return fmt.Sprintf("the metadata leader, broker %d", c.Quorum.Leader)
 }
 
-func checkQuorum(c *view.Cluster, n *notes) {
+func checkQuorum(f *Facts, n *notes) {
+	c := f.Cluster
 	q := &c.Quorum
 	if q.Voters > 0 {
 		n.see(fmt.Sprintf("%s, metadata leader %d", text.Count(q.Voters, "voter"), q.Leader))
@@ -168,7 +175,7 @@ func checkQuorum(c *view.Cluster, n *notes) {
 			remedy = mend
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem, Works: works,
-			Remedy: remedy + " (" + clusterPage + ")"})
+			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self)})
 		return
 	}
 	switch {
@@ -288,6 +295,11 @@ func unreached(c *view.Cluster, broker int32) string {
 	return ""
 }
 
+// untimely reports whether the dates of another broker's certificate keep this one from connecting.
+func (f *Facts) untimely(broker int32) bool {
+	return slices.ContainsFunc(f.Cluster.Unreached, func(x view.Unreached) bool { return x.Broker == broker && x.Theirs })
+}
+
 // elsewhere is the command that moves partitions, of which the first one is named.
 func elsewhere(p *view.Partitions) string {
 	command := "`chronikctl topic move TOPIC:PARTITIONS BROKER`"
@@ -313,7 +325,10 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + unreached(c, b.ID)
 			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
 				"start another broker if its replicas need one, run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
-			if o := f.other(b.ID); o != nil && o.Fresh(f.Now) {
+			if f.untimely(b.ID) {
+				x.Remedy = fmt.Sprintf("replace the certificate of broker %d and its key; if `chronikd secure init` made them, copy its ca-key.pem to "+
+					"their directory DIR, and run `chronikd secure init DIR --renew`: the broker takes it without a restart (%s)", b.ID, clusterPage)
+			} else if o := f.other(b.ID); o != nil && o.Fresh(f.Now) {
 				x.Remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; "+
 					"if it has none, check the network between it and %s, in both directions; "+
 					"if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), b.ID, leaderText(c), clusterPage)
@@ -352,7 +367,9 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Problem += "; it only votes, so clients notice nothing"
 			x.Works = "everything; if one more voter fails, the metadata may have no leader"
 		}
-		x.Problem += f.reported(b.ID)
+		if !f.untimely(b.ID) { // what it last reported does not explain more
+			x.Problem += f.reported(b.ID)
+		}
 		if b.OutOfSync.Count > 0 {
 			x.Problem += fmt.Sprintf("; it is not in sync in %s", partitionsText(&b.OutOfSync))
 			x.Works = "the other replicas have all acknowledged records"

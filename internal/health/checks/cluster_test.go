@@ -178,6 +178,22 @@ func TestTheRemedyOfALostOnlyReplica(t *testing.T) {
 	}
 }
 
+// The remedy of a broker whose certificate has expired is another certificate, whatever it last
+// reported.
+func TestTheRemedyOfAnExpiredCertificate(t *testing.T) {
+	f := member(func(c *view.Cluster) {
+		c.Brokers[2].State = "fenced"
+		c.Unreached = []view.Unreached{{Broker: 3, Address: "c:1", Err: "expired", Theirs: true}}
+	})
+	f.Now = time.Now()
+	f.Others = []Other{{Heard: health.Heard{Broker: 3, At: f.Now.Add(-time.Hour), Report: &health.Report{}}}}
+	findings, _ := Examine(Checks(), &f)
+	i := slices.IndexFunc(findings, func(x health.Finding) bool { return x.Check == health.CheckBrokers })
+	if i < 0 || !strings.Contains(findings[i].Remedy, "--renew`") || strings.Contains(findings[i].Problem, "report") {
+		t.Errorf("%+v", findings)
+	}
+}
+
 // A broker that is away is one finding, however many partitions it concerns.
 func TestOneFindingForEachBroker(t *testing.T) {
 	third := func(b view.Broker) Facts { b.ID = 3; return member(func(c *view.Cluster) { c.Brokers[2] = b }) }

@@ -108,6 +108,8 @@ type found struct {
 	examined []health.Examined
 	// brokers are the other brokers in the metadata; nil if it is not known.
 	brokers []int32
+	// apart is the cause if other brokers refuse this one; empty if they do not.
+	apart string
 }
 
 // Start returns the Monitor of a broker that is starting. The checks run at once and then every few
@@ -310,6 +312,9 @@ func (m *Monitor) Own() *health.Report {
 		if strings.HasPrefix(m.phase, waiting) {
 			x.Remedy = "remove the cause that it names, or that other findings of this broker name, " +
 				"and start the other brokers of cluster.seeds; it continues automatically (" + clusterPage + ")"
+			if !strings.HasPrefix(m.phase, waiting+"the disk") {
+				x.Follows = m.found.apart
+			}
 		}
 		r.Findings = append(r.Findings, x)
 	}
@@ -467,7 +472,7 @@ func (m *Monitor) examine() {
 	findings, examined := Examine(m.o.Checks, f)
 	m.ledger.enter(findings, f.Now, m.speaks.Load())
 	m.mu.Lock()
-	m.found = found{f.Now, findings, examined, brokers}
+	m.found = found{f.Now, findings, examined, brokers, f.apart(m.o.Broker)}
 	m.mu.Unlock()
 	m.Own() // notifies Options.Ready
 	m.rested = time.Now()

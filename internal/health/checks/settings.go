@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -93,7 +94,9 @@ func checkCertificates(f *Facts, n *notes) {
 		if c.Problem != "" {
 			add(c.Listener, health.Finding{Severity: health.Warn,
 				Problem: "its changed files are not used, and the former ones stay in use: " + c.Problem,
-				Remedy:  "correct the files; the broker checks them every 10 seconds, and at once on SIGHUP"})
+				Remedy: "correct the files; if `chronikd secure init` made them, copy its ca-key.pem to " + path.Dir(f.absolute(c.File)) +
+					", and run " + health.Command("chronikd", "secure", "init", path.Dir(f.absolute(c.File)), "--renew") +
+					"; the broker checks them every 10 seconds, and at once on SIGHUP"})
 		}
 		if c.Stranger && slices.ContainsFunc(f.Settings.Listeners, func(l Listener) bool { return l.Brokers && l.Name == c.Listener }) {
 			add(c.Listener, health.Finding{Severity: health.Warn, Problem: c.File + ": no authority in tls.client-ca accepts it, so " +
@@ -109,20 +112,22 @@ func checkCertificates(f *Facts, n *notes) {
 		left := c.Expires.Sub(f.Now)
 		n.see(fmt.Sprintf("%s certificate of %s expires in %.0f days", c.Kind, c.Listener, left.Hours()/24))
 		x := health.Finding{Severity: health.Note,
-			Problem: fmt.Sprintf("the %s certificate expires on %s", c.Kind, c.Expires.UTC().Format(time.DateTime)),
-			Remedy: "replace the file, those of `chronikd secure init` with its --renew; the broker takes it without a restart, and " +
-				"connections stay"}
-		const works = "open connections of clients stay, and the other listeners serve"
+			Problem: fmt.Sprintf("the %s certificate expires on %s: %s", c.Kind, c.Expires.UTC().Format(time.DateTime), c.File),
+			Remedy:  f.renew(&c)}
+		works := "open connections of clients stay, and the other listeners serve"
+		if !f.Serving {
+			works = ""
+		}
 		switch {
 		case f.Now.Before(c.Begins):
 			x.Severity, x.Works = health.Bad, works
-			x.Problem = fmt.Sprintf("the %s certificate is valid only from %s, so clients refuse it", c.Kind,
-				c.Begins.UTC().Format(time.DateTime))
+			x.Problem = fmt.Sprintf("the %s certificate is valid only from %s, so clients refuse it: %s", c.Kind,
+				c.Begins.UTC().Format(time.DateTime), c.File)
 			x.Remedy = "set the clock of this machine, or " + x.Remedy
 		case left <= 0:
 			x.Severity, x.Works = health.Bad, works
-			x.Problem = fmt.Sprintf("the %s certificate expired, so clients refuse it, on %s", c.Kind,
-				c.Expires.UTC().Format(time.DateTime))
+			x.Problem = fmt.Sprintf("the %s certificate expired on %s, so clients refuse it: %s", c.Kind,
+				c.Expires.UTC().Format(time.DateTime), c.File)
 			x.Remedy += "; if that date is still to come, set the clock of this machine"
 		case left <= expiresNow:
 			x.Severity = health.Warn
@@ -134,18 +139,44 @@ func checkCertificates(f *Facts, n *notes) {
 	for _, x := range all {
 		of := slices.Compact(slices.Sorted(slices.Values(listeners[x])))
 		x.Subject = "certificate of " + strings.Join(of, ", ")
-		if x.Severity == health.Bad && f.forBrokers(of) {
-			x.Problem += "; other brokers refuse it, too, so replicas of what this broker leads do not follow"
+		if x.Severity == health.Bad && slices.ContainsFunc(of, f.forBrokers) {
+			x.Problem += "; other brokers refuse it, too, and make no connection with this one"
 		}
 		n.addFinding(x)
 	}
 }
 
-// forBrokers reports whether other brokers connect to one of some listeners.
-func (f *Facts) forBrokers(listeners []string) bool {
-	return f.several() && slices.ContainsFunc(f.Settings.Listeners, func(l Listener) bool {
-		return l.Brokers && slices.Contains(listeners, l.Name)
+// renewed is what a broker does with new certificates.
+const renewed = "the broker takes it without a restart, and connections stay"
+
+// renew returns how a certificate is replaced. Renewing keeps an authority.
+func (f *Facts) renew(c *Certificate) string {
+	if c.Kind != "server" {
+		return "add a new authority to the file before that one expires (docs/security.md, Revoke and rotate); " + renewed
+	}
+	dir := path.Dir(f.absolute(c.File))
+	return "replace the file and its key; if `chronikd secure init` made them, copy its ca-key.pem to " + dir + ", and run " +
+		health.Command("chronikd", "secure", "init", dir, "--renew") + "; " + renewed
+}
+
+// forBrokers reports whether other brokers connect to a listener. Before this broker serves, it may
+// not know them.
+func (f *Facts) forBrokers(listener string) bool {
+	return (f.several() || !f.Serving) && slices.ContainsFunc(f.Settings.Listeners, func(l Listener) bool {
+		return l.Brokers && l.Name == listener
 	})
+}
+
+// apart returns the cause of all that follows from having no connection with another broker, if
+// they refuse this one's certificate because of its dates; otherwise it returns an empty string.
+func (f *Facts) apart(broker int32) string {
+	refused := func(c Certificate) bool {
+		return c.Kind == "server" && (f.Now.Before(c.Begins) || !f.Now.Before(c.Expires)) && f.forBrokers(c.Listener)
+	}
+	if !slices.ContainsFunc(f.Certificates, refused) {
+		return ""
+	}
+	return health.Cause(health.CheckCertificate, broker)
 }
 
 func checkAccess(f *Facts, n *notes) {

@@ -1,9 +1,15 @@
 package checks
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -109,9 +115,9 @@ func TestCertificates(t *testing.T) {
 			f.Cluster = &view.Cluster{Brokers: []view.Broker{{ID: 1}, {ID: 2}}}
 			f.Settings.Listeners = []Listener{{Name: "brokers", Brokers: true}}
 			return f
-		}(), []string{"bad certificate of brokers, in: the server certificate expired, so clients refuse it, on 2026-11-22 12:00:00; other " +
+		}(), []string{"bad certificate of brokers, in: the server certificate expired on 2026-11-22 12:00:00, so clients refuse it: s.pem; other " +
 			"brokers refuse it, too"}},
-		{"over", left(0), []string{"bad certificate of in: the server certificate expired, so clients refuse it, on 2026-11-22 12:00:00"}},
+		{"over", left(0), []string{"bad certificate of in: the server certificate expired on 2026-11-22 12:00:00, so clients refuse it: s.pem"}},
 		{
 			"too early",
 			Facts{Now: now, Certificates: []Certificate{
@@ -127,6 +133,49 @@ func TestCertificates(t *testing.T) {
 			CertificateFiles: []CertificateFile{{Listener: "peers", File: "p.pem", Stranger: true}}},
 			[]string{"warn certificate of peers: p.pem: no authority in tls.client-ca accepts it"}},
 	})
+}
+
+// What a broker cannot do because the others refuse its certificate follows from that: whether it
+// starts or serves, its report has one finding, which names the file and how to replace it.
+func TestWhatFollowsFromAnExpiredCertificate(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	facts := Facts{Now: now, Certificates: []Certificate{{Listener: "peers", Kind: "server", File: "/c/s.pem", Expires: now}},
+		Settings: Settings{Listeners: []Listener{{Name: "peers", Brokers: true}}}}
+	serving := member(func(c *view.Cluster) { c.Self, c.Quorum.NoLeader, c.NoLease = 1, time.Minute, time.Minute })
+	serving.Now, serving.Certificates, serving.Settings = now, facts.Certificates, facts.Settings
+	for name, x := range map[string]struct {
+		facts Facts
+		phase string
+		want  []string // checks with a finding
+	}{
+		"starts":             {facts, "waiting for the registration of broker 1: no answer", []string{health.CheckCertificate}},
+		"waits for its disk": {facts, "waiting for the disk of /d", []string{health.CheckServing, health.CheckCertificate}},
+		"recovers":           {facts, "recovering logs", []string{health.CheckServing, health.CheckCertificate}},
+		"serves":             {serving, "", []string{health.CheckCertificate}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := Start(Options{Broker: 1, Member: true, Checks: Checks(), Log: zap.NewNop()})
+			defer m.Stop(t.Context())
+			m.Add(func(f *Facts) {
+				f.Certificates, f.Settings, f.Cluster, f.Now = x.facts.Certificates, x.facts.Settings, x.facts.Cluster, now
+			})
+			m.Enter(x.phase)
+			var got []string
+			r := m.Report(t.Context())
+			for _, f := range r.Findings {
+				if f.Severity == health.Bad {
+					got = append(got, f.Check)
+				}
+				if f.Check == health.CheckCertificate && (!strings.Contains(f.Problem, "/c/s.pem") ||
+					!strings.Contains(f.Remedy, "`chronikd secure init /c --renew`")) {
+					t.Errorf("%s: %s > %s", name, f.Problem, f.Remedy)
+				}
+			}
+			if !slices.Equal(got, x.want) || r.Ready {
+				t.Errorf("%s: %v, want %v; ready %v", name, got, x.want, r.Ready)
+			}
+		})
+	}
 }
 
 func TestTokenKeys(t *testing.T) {
