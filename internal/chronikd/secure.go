@@ -3,6 +3,7 @@ package chronikd
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/secureinit"
 )
 
@@ -74,7 +77,7 @@ func (c *commandLine) secureInit(cmd *cobra.Command, dir string, f *secureFlags)
 			return usage(errors.New("--renew keeps the names of the certificates and the users; leave out --advertise, --nodes and " +
 				"--password-file, or make a new directory"))
 		}
-		done, err := secureinit.Renew(dir, time.Now())
+		done, err := secureinit.Renew(dir, advertisedHosts, time.Now())
 		if err != nil {
 			return usage(fmt.Errorf("renew %s: %w", dir, err))
 		}
@@ -109,6 +112,21 @@ func (c *commandLine) secureInit(cmd *cobra.Command, dir string, f *secureFlags)
 	}
 	_, err = fmt.Fprint(c.Out, made.Summary(context))
 	return err
+}
+
+// advertisedHosts returns the hosts that the listeners of a configuration file advertise.
+func advertisedHosts(file string) (hosts []string, err error) {
+	cfg, err := resolve.Load(config.Input{File: file, ReadFile: os.ReadFile})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range cfg.Listeners {
+		if l.Advertise != "" {
+			host, _ := config.HostPort(l.Advertise)
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts, nil
 }
 
 func (c *commandLine) getenv(name string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,7 +141,8 @@ func TestSecureInitUnderAUmask(t *testing.T) {
 // A directory with files is never changed, but by --renew, which keeps the names and the authority.
 func TestSecureInitAgain(t *testing.T) {
 	dir, env := t.TempDir(), []string{contexts.EnvFile + "=" + filepath.Join(t.TempDir(), "c.yaml")}
-	if code, _, errs := execute(t, env, "secure", "init", dir); code != exit.OK {
+	at := []string{"secure", "init", dir, "--advertise", "b1.example.com:9093", "--advertise", "10.1.2.3:19093"}
+	if code, _, errs := execute(t, env, at...); code != exit.OK {
 		t.Fatal(errs)
 	}
 	before := content(t, dir, "server.pem")
@@ -171,10 +173,28 @@ func TestSecureInitAgain(t *testing.T) {
 		!strings.Contains(second, other) {
 		t.Errorf("files for Kafka's tools:\n%s\n%s", first, second)
 	}
+	// What is left of the files does not matter: the configuration has the names.
+	for _, damaged := range []string{"", before[:len(before)/2]} {
+		must.OK(t, os.WriteFile(filepath.Join(dir, "server.pem"), []byte(damaged), 0o600))
+		code, _, errs := execute(t, env, "config", "check", "--config", filepath.Join(dir, "chronikd.yaml"))
+		remedy := "run `chronikd secure init " + dir + " --renew`"
+		if code == exit.OK || !strings.Contains(errs, remedy) {
+			t.Errorf("a broker with %d bytes of a certificate: %d %s", len(damaged), code, errs)
+		}
+		if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.OK {
+			t.Fatalf("%d bytes of a certificate: %s", len(damaged), errs)
+		}
+		again, err := certs.Parse([]byte(content(t, dir, "server.pem")))
+		must.OK(t, err)
+		if !slices.Equal(again[0].DNSNames, old[0].DNSNames) || !slices.EqualFunc(again[0].IPAddresses, old[0].IPAddresses, net.IP.Equal) ||
+			again[0].Subject.CommonName != old[0].Subject.CommonName {
+			t.Errorf("%v %v for %v %v", again[0].DNSNames, again[0].IPAddresses, old[0].DNSNames, old[0].IPAddresses)
+		}
+	}
 	foreign, key := content(t, other, "server.pem"), content(t, dir, "server-key.pem")
 	must.OK(t, os.WriteFile(filepath.Join(dir, "server.pem"), []byte(foreign), 0o600))
 	if code, _, errs := execute(t, env, "secure", "init", dir, "--renew"); code != exit.Usage ||
-		!strings.Contains(errs, "is not signed by the authority in ca.pem") || content(t, dir, "server.pem") != foreign ||
+		!strings.Contains(errs, "not signed by the authority in ca.pem") || content(t, dir, "server.pem") != foreign ||
 		content(t, dir, "server-key.pem") != key {
 		t.Errorf("a certificate of another authority: %d %s", code, errs)
 	}

@@ -40,7 +40,7 @@ func TestCertificatesReloadAtOnce(t *testing.T) {
 	c, err := OpenCertificates(cfg, zap.NewNop())
 	must.OK(t, err)
 	before := c.listeners["clients"].Certificate().SerialNumber
-	if _, err := secureinit.Renew(dir, time.Now()); err != nil {
+	if _, err := secureinit.Renew(dir, nil, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

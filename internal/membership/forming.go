@@ -184,8 +184,8 @@ func Reasons(answers []Answer) string {
 	return strings.Join(list, "; ")
 }
 
-// unanswered names the seeds that do not answer, with the reasons why no connection can be made, each
-// reason once; empty if there are none.
+// unanswered names the seeds that do not answer, with the reasons why no connection can be made,
+// each reason once; empty if there are none.
 func unanswered(answers []Answer) string {
 	var list []string
 	for i, a := range answers {

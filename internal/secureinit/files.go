@@ -126,9 +126,20 @@ func hostName(s string) bool {
 
 // names returns the names of a broker's certificate.
 func (p *nodePlan) names() []string {
-	all := []string{"localhost", "127.0.0.1", "::1"}
+	var hosts []string
 	for _, at := range append(slices.Clone(p.advertise), p.peer) {
-		if host, _, err := net.SplitHostPort(at); err == nil && !slices.Contains(all, host) {
+		if host, _, err := net.SplitHostPort(at); err == nil {
+			hosts = append(hosts, host)
+		}
+	}
+	return withLocal(hosts)
+}
+
+// withLocal returns hosts after the names of this machine, each once.
+func withLocal(hosts []string) []string {
+	all := []string{"localhost", "127.0.0.1", "::1"}
+	for _, host := range hosts {
+		if !slices.Contains(all, host) {
 			all = append(all, host)
 		}
 	}
@@ -280,9 +291,11 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 	return b.String()
 }
 
-// Renew replaces the server certificates below dir and their keys, and returns the paths of
-// the certificates. It replaces all or none. Owners and modes stay.
-func Renew(dir string, now time.Time) ([]string, error) {
+// Renew replaces the server certificates below dir and their keys, and returns the paths of the
+// certificates. It replaces all or none. Owners and modes stay, and so do the names of a
+// certificate; those of one that cannot be read are the hosts that advertised returns for its
+// configuration file.
+func Renew(dir string, advertised func(file string) (hosts []string, err error), now time.Time) ([]string, error) {
 	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, name)) }
 	certificate, err := read("ca.pem")
 	if err != nil {
@@ -304,35 +317,45 @@ func Renew(dir string, now time.Time) ([]string, error) {
 		paths = append(paths, filepath.Join(dir, "server.pem"))
 	}
 	if len(paths) == 0 {
-		return nil, errors.New("there is no server.pem to renew")
-	}
-	made := make([]certs.Pair, len(paths))
-	for i, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		old, err := certs.Parse(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if !ca.Signed(old[0]) {
-			return nil, fmt.Errorf("%s is not signed by the authority in ca.pem, so that its clients may trust another one; "+
-				"renew it where it comes from", path)
-		}
-		names := slices.Clone(old[0].DNSNames)
-		for _, ip := range old[0].IPAddresses {
-			names = append(names, ip.String())
-		}
-		if made[i], err = ca.Leaf(old[0].Subject.CommonName, names, now); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
+		return nil, fmt.Errorf("there is no server.pem to renew; if it was removed, run `touch %s` and try again",
+			filepath.Join(dir, "server.pem"))
 	}
 	var all []files.Replacement
-	for i, path := range paths {
+	for _, path := range paths {
+		made, err := renewed(ca, path, advertised, now)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 		// The broker takes the pair when both are there: until then the key does not fit.
-		all = append(all, files.Replacement{Path: filepath.Join(filepath.Dir(path), "server-key.pem"), Text: made[i].Key},
-			files.Replacement{Path: path, Text: made[i].Certificate})
+		all = append(all, files.Replacement{Path: filepath.Join(filepath.Dir(path), "server-key.pem"), Text: made.Key},
+			files.Replacement{Path: path, Text: made.Certificate})
 	}
 	return paths, files.Replace(all)
+}
+
+// renewed makes a certificate for the broker of a file with one.
+func renewed(ca *certs.Authority, path string, advertised func(file string) ([]string, error), now time.Time) (certs.Pair, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return certs.Pair{}, err
+	}
+	old, err := certs.Parse(text)
+	if err != nil { // emptied, or damaged
+		file := filepath.Join(filepath.Dir(path), "chronikd.yaml")
+		hosts, err2 := advertised(file)
+		if err2 != nil {
+			return certs.Pair{}, fmt.Errorf("%w; %s has the names for another one, and cannot be read, either: %w; put one of the two back",
+				err, file, err2)
+		}
+		return ca.Leaf(BrokerSubject, withLocal(hosts), now)
+	}
+	if !ca.Signed(old[0]) {
+		return certs.Pair{}, errors.New("it is not signed by the authority in ca.pem, so that its clients may trust another one; " +
+			"renew it where it comes from")
+	}
+	names := slices.Clone(old[0].DNSNames)
+	for _, ip := range old[0].IPAddresses {
+		names = append(names, ip.String())
+	}
+	return ca.Leaf(old[0].Subject.CommonName, names, now)
 }

@@ -94,9 +94,7 @@ func checkCertificates(f *Facts, n *notes) {
 		if c.Problem != "" {
 			add(c.Listener, health.Finding{Severity: health.Warn,
 				Problem: "its changed files are not used, and the former ones stay in use: " + c.Problem,
-				Remedy: "correct the files; if `chronikd secure init` made them, copy its ca-key.pem to " + path.Dir(f.absolute(c.File)) +
-					", and run " + health.Command("chronikd", "secure", "init", path.Dir(f.absolute(c.File)), "--renew") +
-					"; the broker checks them every 10 seconds, and at once on SIGHUP"})
+				Remedy:  "correct the files; the broker checks them every 10 seconds, and at once on SIGHUP"})
 		}
 		if c.Stranger && slices.ContainsFunc(f.Settings.Listeners, func(l Listener) bool { return l.Brokers && l.Name == c.Listener }) {
 			add(c.Listener, health.Finding{Severity: health.Warn, Problem: c.File + ": no authority in tls.client-ca accepts it, so " +

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -61,15 +62,15 @@ func load(c *Config) (*loaded, error) {
 		err = checkChain(l.chain)
 	}
 	if err != nil {
-		return fail(c.Certificate, err)
+		return fail(c.Certificate, c.again(err))
 	}
 	if strings.Contains(string(key), "ENCRYPTED") {
 		return fail(c.Key, errors.New("the key is encrypted; decrypt it once: openssl pkey -in KEY -out server-key.pem"))
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return fail(c.Key, fmt.Errorf("does not fit %s: %s; give the key from which that certificate was made",
-			c.Certificate, strings.TrimPrefix(err.Error(), "tls: ")))
+		return fail(c.Key, c.again(fmt.Errorf("does not fit %s: %s; give the key from which that certificate was made",
+			c.Certificate, strings.TrimPrefix(err.Error(), "tls: "))))
 	}
 	l.config = Base()
 	l.config.Certificates, l.config.CipherSuites, l.config.ClientAuth = []tls.Certificate{pair}, c.CipherSuites, c.ClientAuth
@@ -95,6 +96,15 @@ func load(c *Config) (*loaded, error) {
 	}
 	l.warnings = warnings(l.chain[0], c.Names)
 	return l, nil
+}
+
+// again adds to an error of the certificate or its key how both are made again.
+func (c *Config) again(err error) error {
+	dir := filepath.Dir(c.Certificate)
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return fmt.Errorf("%w; if `chronikd secure init` made it, copy its ca-key.pem to %[2]s, and run `chronikd secure init %[2]s --renew`", err, dir)
 }
 
 // stamps returns the stamps of all files of c.
