@@ -73,9 +73,9 @@ try '^0-9 would be rejected' group reject "$shared" "$shared:0" 0-9 --dry-run
 try '.' group delete "$shared" --yes
 "$ctl" topic delete "$shared" --yes >/dev/null
 try 'context mine set' context set mine "brokers=$BOOTSTRAP" timeout=20s
+try 'context mine is now the current one' context use mine
 try '^\* +mine ' context list
 try '^timeout +20s +context mine$' context show
-try 'context mine is now the current one' context use mine
 try 'context mine deleted' context delete mine
 try '.' version
 try '^BROKER ' top

@@ -115,7 +115,7 @@ func contextSet(a *app.App) *cobra.Command {
 		Args:              app.Args(2, -1, "a context and SETTING=VALUE"),
 		ValidArgsFunction: contextSettings(a),
 		Long: "set creates a context or changes its settings. Settings have the names of the flags; an empty value removes a setting.\n" +
-			"The first context becomes the current one, context use selects another.",
+			"It does not change which context is the current one: context use does.",
 		Example: "  chronikctl context set prod brokers=a.example.com:9093,b.example.com:9093 tls=true\n" +
 			"  chronikctl context set prod sasl=SCRAM-SHA-512 sasl-user=ops sasl-password-file=/etc/chronik/ops",
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -130,9 +130,6 @@ func contextSet(a *app.App) *cobra.Command {
 					if err != nil {
 						return "", err
 					}
-				}
-				if len(f.Contexts) == 1 {
-					f.Current = args[0]
 				}
 				if !old && f.Current != args[0] {
 					note = "the current context is " + f.Current

@@ -158,6 +158,7 @@ func TestDocsListTheFieldsOfJSON(t *testing.T) {
 	run("acl add alice read topic:orders")
 	run("quota set producer_byte_rate=1MiB --user alice")
 	run("context set here brokers=" + b.Addr())
+	run("context use here")
 	run("user add alice --password-file " + password)
 	stopped := chronik.StartTestIn(t, real["DATA"], chronik.Options{})
 	run("topic create orders --brokers " + stopped.Addr())
