@@ -101,15 +101,19 @@ func (r *Report) Add(others []Heard, now time.Time) {
 	Sort(r.Findings)
 }
 
-// causes returns findings without those that follow from another one.
+// causes returns findings without those that follow from another one, which is not less severe.
 func causes(all []Finding) []Finding {
-	known := map[string]bool{}
+	known := map[string]int{} // the worst severity of each, as a rank from 1
+	rank := func(f *Finding) int { return 1 + slices.Index(Severities(), f.Severity) }
 	for i := range all {
-		if f := &all[i]; f.Severity == Bad && f.Broker != NoBroker {
-			known[Cause(f.Check, f.Broker)] = true
+		if f := &all[i]; f.Broker != NoBroker {
+			cause := Cause(f.Check, f.Broker)
+			if worst, ok := known[cause]; !ok || rank(f) < worst {
+				known[cause] = rank(f)
+			}
 		}
 	}
-	return slices.DeleteFunc(all, func(f Finding) bool { return known[f.Follows] })
+	return slices.DeleteFunc(all, func(f Finding) bool { worst, ok := known[f.Follows]; return ok && worst <= rank(&f) })
 }
 
 // informed reports whether a broker's findings about the metadata describe the present state: it

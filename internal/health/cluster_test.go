@@ -91,13 +91,13 @@ func TestTheReportOfTheCluster(t *testing.T) {
 	}
 }
 
-// The report of a cluster has the cause, without what follows from it.
+// The report of a cluster has the cause, without what follows from it and is not worse.
 func TestEffectsAreLeftOut(t *testing.T) {
 	at := present()
 	r := reportOf(1, "o/stopped_replica/connection to broker 2", "o/space/disk of /a")
 	other := reportOf(2, "o/certificate/certificate of in")
 	r.Findings[0].Follows = Cause(CheckCertificate, 2)
-	for severity, want := range map[Severity]int{Bad: 2, Warn: 3} {
+	for severity, want := range map[Severity]int{Bad: 2, Warn: 2, Note: 3} {
 		own := *r
 		own.Findings = slices.Clone(r.Findings)
 		other.Findings[0].Severity = severity

@@ -57,7 +57,7 @@ type Finding struct {
 	Since    time.Time `json:"since"`    // when the broker first found it, UTC
 	NotReady bool      `json:"notReady"` // clients should be sent elsewhere: /readyz answers 503
 	// Follows is the Cause of another finding of which this one is an effect, empty if none is
-	// known. A report that has the other one as Bad leaves this one out.
+	// known. A report that has the other one, not less severe, leaves this one out.
 	Follows string `json:"follows,omitempty"`
 }
 

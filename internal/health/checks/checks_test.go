@@ -72,8 +72,8 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 // Of three brokers the others have what was lost, so nothing is repaired.
 func TestTheRemedyOfARemovedDirectoryOfThreeBrokers(t *testing.T) {
 	for role, want := range map[string]string{
-		RoleJournal:  "stop the broker, run `mv /d/logs /d/logs.away`, then start the broker",
-		RoleLogs:     "stop the broker, then start the broker",
+		RoleJournal:  "stop the broker; if /d/logs is there then, run `mv /d/logs /d/logs.away`; start the broker",
+		RoleLogs:     "stop the broker; if /d/journal is there then, run `mv /d/journal /d/journal.away`; start the broker",
 		RoleMetadata: "stop the broker, then start the broker",
 	} {
 		f := Facts{Lost: []Lost{{role, "/d/journal", "it was removed"}}, Settings: Settings{DataDir: "/d"},
@@ -85,6 +85,41 @@ func TestTheRemedyOfARemovedDirectoryOfThreeBrokers(t *testing.T) {
 			strings.Contains(got[0].Problem, "its copy of the metadata") != (role == RoleMetadata) {
 			t.Errorf("%s: %+v", role, got)
 		}
+	}
+}
+
+// A data directory that was removed is one finding, which names each directory; what cannot be
+// written because of that follows from it, as do the other brokers' findings.
+func TestARemovedDataDirectoryIsOneFinding(t *testing.T) {
+	f := member(func(c *view.Cluster) { c.Self, c.Brokers[0].FailedDirs = 1, 1 })
+	f.Settings.DataDir, f.Metadata = "/d", Metadata{Dir: "/d/metadata", Failed: "no such file or directory"}
+	f.Dirs = []view.Dir{{Path: "/d/logs", Journal: "/d/logs/journal", Error: "no such file or directory"}}
+	f.Lost = []Lost{{RoleMetadata, "/d/metadata", "it was removed"}, {RoleLogs, "/d/logs", "it was removed"},
+		{RoleJournal, "/d/logs/journal", "it was removed"}}
+	f.Partitions = []view.Log{{Topic: "t", Dir: "/d/logs", Offline: true, Error: "no such file or directory"}}
+	left := func() (all []string) {
+		findings, _ := Examine(Checks(), &f)
+		r := health.Report{Broker: 1, Findings: findings}
+		for i := range r.Findings {
+			if x := &r.Findings[i]; x.Broker != health.NoBroker {
+				x.Broker = 1
+			}
+		}
+		r.Add(nil, f.Now)
+		for _, x := range r.Findings {
+			if x.Severity != health.Note {
+				all = append(all, x.Check+": "+x.Problem)
+			}
+		}
+		return all
+	}
+	if got := left(); len(got) != 1 || !strings.HasPrefix(got[0], "removed: metadata directory /d/metadata: it was removed; "+
+		"log directory /d/logs: it was removed; ") {
+		t.Errorf("%q", got)
+	}
+	f.Partitions = append(f.Partitions, view.Log{Topic: "u", Offline: true, Error: "missing"}) // of a directory that is not known
+	if got := left(); len(got) != 3 {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -246,19 +246,13 @@ func checkLeaderless(f *Facts, n *notes) {
 		return
 	}
 	for _, l := range c.Leaderless {
-		if l.Why == view.Elected && l.For < noLeaderAfter {
+		if l.Why == view.Elected && l.For < noLeaderAfter || f.away(&l) {
 			continue
 		}
 		on := brokersText(l.Brokers)
 		x := health.Finding{Severity: health.Bad, Subject: "partitions without a leader",
 			Problem: partitionsText(&l.Partitions) + " cannot be written or read: ", Works: "the other partitions can be written and read"}
-		unclean := "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
-			"that only they have (" + clusterPage + ")"
-		if l.Sole {
-			unclean = fmt.Sprintf("; if they are lost for good, move each to another broker (%s), which ends with an error because "+
-				"there is nothing to copy, and then `chronikctl topic elect --unclean` begins them without their records (%s)",
-				elsewhere(&l.Partitions), clusterPage)
-		}
+		unclean := orUnclean(&l) + " (" + clusterPage + ")"
 		switch l.Why {
 		case view.ForBrokers:
 			x.Subject += ", on " + on
@@ -282,6 +276,40 @@ func checkLeaderless(f *Facts, n *notes) {
 			x.Remedy = "wait; if this stays, the log of " + leaderText(c) + " names the reason (" + clusterPage + ")"
 		}
 		n.addShared(x)
+	}
+}
+
+// away reports whether partitions wait for one broker, whose own finding then names them: it is not
+// active.
+func (f *Facts) away(l *view.Leaderless) bool {
+	return l.Why == view.ForBrokers && len(l.Brokers) == 1 && !slices.Contains([]string{"", "active"}, f.Cluster.Of(l.Brokers[0]).State)
+}
+
+// orUnclean ends the remedy of partitions that wait for brokers or their directories.
+func orUnclean(l *view.Leaderless) string {
+	if !l.Sole {
+		return "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
+			"that only they have"
+	}
+	return fmt.Sprintf("; if they are lost for good, move each to another broker (%s), which ends with an error because "+
+		"there is nothing to copy, and then `chronikctl topic elect --unclean` begins them without their records", elsewhere(&l.Partitions))
+}
+
+// leaderlessOn adds to the finding about a broker that is not active the partitions that wait for
+// it.
+func (f *Facts) leaderlessOn(broker int32, x *health.Finding) {
+	for i := range f.Cluster.Leaderless {
+		l := &f.Cluster.Leaderless[i]
+		if !f.away(l) || l.Brokers[0] != broker {
+			continue
+		}
+		x.Severity, x.Works = health.Bad, "the other partitions can be written and read"
+		x.Problem += fmt.Sprintf("; %s cannot be written or read, because only it may have all of their acknowledged records",
+			partitionsText(&l.Partitions))
+		if !f.untimely(broker) {
+			x.Remedy = fmt.Sprintf("start broker %d with the data directories that it had, or repair its network", broker) + orUnclean(l) +
+				" (" + clusterPage + ")"
+		}
 	}
 }
 
@@ -340,7 +368,7 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Severity, x.Problem = health.Note, "it is stopping, and its leaderships have moved or move"
 			x.Remedy = "wait until it has returned before you stop another broker"
 		default:
-			if x.Follows = f.onlyFull(b.ID); x.Follows != "" && b.FailedDirs > 0 {
+			if x.Follows = f.causeOf(b.ID); f.onlyFull(b.ID) != "" && b.FailedDirs > 0 {
 				low := *b
 				low.LowDirs, low.FailedDirs = b.LowDirs+b.FailedDirs, 0
 				b = &low
@@ -402,7 +430,8 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Problem += fmt.Sprintf("; no other broker has a replica of %s", partitionsText(&b.SoleDamaged))
 			x.Works = fmt.Sprintf("the other partitions; in these, what the findings of broker %d name as readable", b.ID)
 		}
-		if x.Severity == health.Bad || b.FailedDirs+b.LowDirs == 0 {
+		f.leaderlessOn(b.ID, &x)
+		if x.Severity == health.Bad || b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
 			x.Follows = "" // what it costs, or another cause
 		}
 		n.addShared(x)

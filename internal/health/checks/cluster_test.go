@@ -156,6 +156,11 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 		{"healthy", member(), nil},
 		{"a broker is away", group(view.ForBrokers, 3), []string{"bad partitions without a leader, on broker 3: " + them +
 			"only broker 3 may have all of their acknowledged records, and it is not active"}},
+		{"its finding has them", func() Facts {
+			f := group(view.ForBrokers, 3)
+			f.Cluster.Brokers[2].State = "fenced"
+			return f
+		}(), nil},
 		{"two are", group(view.ForBrokers, 3, 2), []string{"on brokers 2,3: " + them}},
 		{"a disk is", group(view.ForDirectory, 3),
 			[]string{them + "their acknowledged records are in log directories or logs of broker 3"}},
@@ -194,6 +199,27 @@ func TestTheRemedyOfAnExpiredCertificate(t *testing.T) {
 	}
 }
 
+// A log directory in which nothing can be made is one finding, that of its broker.
+func TestADirectoryThatHangsIsTheFindingOfItsBroker(t *testing.T) {
+	f := member(func(c *view.Cluster) { c.Self, c.Brokers[2].HungDirs = 1, 1 })
+	f.Now = time.Now()
+	own := health.Finding{Check: "partition", Severity: health.Warn, Broker: 3, Subject: "partitions in /d", Problem: "p"}
+	heard := health.Heard{Broker: 3, At: f.Now, Report: &health.Report{Findings: []health.Finding{own}}}
+	f.Others = []Other{{Heard: heard, Active: f.Now}}
+	findings, _ := Examine(clusterChecks(), &f)
+	r := health.Report{Broker: 1, Findings: findings}
+	if r.Add([]health.Heard{heard}, f.Now); len(r.Findings) != 1 || r.Findings[0].Subject != own.Subject {
+		t.Errorf("%+v", r.Findings)
+	}
+	heard.At = f.Now.Add(-time.Minute)
+	f.Others[0].Heard = heard
+	findings, _ = Examine(clusterChecks(), &f)
+	r.Findings = findings
+	if r.Add([]health.Heard{heard}, f.Now); !slices.ContainsFunc(r.Findings, func(x health.Finding) bool { return x.Check == health.CheckBrokers }) {
+		t.Errorf("without a present report: %+v", r.Findings)
+	}
+}
+
 // A broker that is away is one finding, however many partitions it concerns.
 func TestOneFindingForEachBroker(t *testing.T) {
 	third := func(b view.Broker) Facts { b.ID = 3; return member(func(c *view.Cluster) { c.Brokers[2] = b }) }
@@ -207,6 +233,12 @@ func TestOneFindingForEachBroker(t *testing.T) {
 			f.Cluster.Unreached = []view.Unreached{{Broker: 3, Address: "c:1", Err: "certificate has expired"}}
 			return f
 		}(), []string{"or its metadata stand still; a connection to c:1 fails: certificate has expired"}},
+		{"the only one that may have all records", func() Facts {
+			f := third(view.Broker{State: "fenced"})
+			f.Cluster.Leaderless = []view.Leaderless{{Partitions: some(2, "b-0", "b-1"), Why: view.ForBrokers, Brokers: []int32{3}, Sole: true}}
+			return f
+		}(), []string{"bad broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; 2 partitions (b-0, b-1) cannot be " +
+			"written or read, because only it may have all of their acknowledged records"}},
 		{"with replicas", third(view.Broker{State: "fenced", OutOfSync: behind}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more)"}},
 		{"under min.insync.replicas", third(view.Broker{State: "fenced", OutOfSync: behind, BelowMin: some(1, "a-1")}),

@@ -12,6 +12,12 @@ import (
 // checkOfSpace is the check of free space.
 const checkOfSpace = "space"
 
+// checkOfRemoved is the check of directories that were removed.
+const checkOfRemoved = "removed"
+
+// ofStorage are the checks of what a broker needs to write.
+var ofStorage = []string{checkOfSpace, checkOfRemoved, "log_dir", "stuck_disk", "partition", "damage"}
+
 // freeSpace begins the remedy of a fault whose cause is a full file system.
 const freeSpace = "free space, or enlarge the disk (`df -h`, `df -i`): "
 
@@ -20,38 +26,51 @@ func full(err string) bool {
 	return strings.Contains(err, syscall.ENOSPC.Error()) || strings.Contains(err, syscall.EDQUOT.Error())
 }
 
-// filled returns the cause of a fault in a log directory whose own finding is that it is full;
-// empty if it has none.
-func (f *Facts) filled(dir string) string {
+// cause returns the cause of a fault with err in a directory that has a finding of its own: it is
+// full, or was removed; empty if it has none.
+func (f *Facts) cause(dir, err string) string {
 	low := func(d view.Dir) bool { return d.Path == dir && d.SpaceMessage != "" }
-	if f.Cluster == nil || !slices.ContainsFunc(f.Dirs, low) {
-		return ""
+	switch {
+	case f.Cluster == nil:
+	case full(err) && slices.ContainsFunc(f.Dirs, low):
+		return health.Cause(checkOfSpace, f.Cluster.Self)
+	case f.removed(dir):
+		return health.Cause(checkOfRemoved, f.Cluster.Self)
 	}
-	return health.Cause(checkOfSpace, f.Cluster.Self)
+	return ""
 }
 
-// onlyFull returns the cause of faults of the storage of a broker if that is only a full log
-// directory, according to its own findings; otherwise it returns an empty string.
-func (f *Facts) onlyFull(broker int32) string {
+// causeOf returns the cause of faults of the storage of a broker if its own findings have one;
+// otherwise it returns an empty string.
+func (f *Facts) causeOf(broker int32) string {
 	var found []health.Finding
 	if broker == f.Cluster.Self {
 		found, _ = Examine(slices.Concat(servingChecks(), diskChecks()), f)
 	} else if o := f.other(broker); o != nil && o.Fresh(f.Now) {
 		found = o.Report.Findings
 	}
-	cause := health.Cause(checkOfSpace, broker)
-	if !slices.ContainsFunc(found, func(x health.Finding) bool { return x.Check == checkOfSpace && x.Severity == health.Bad }) {
-		return ""
-	}
+	cause := ""
 	for i := range found {
-		switch x := &found[i]; x.Check {
-		case "log_dir", "removed", "stuck_disk", "partition", "damage":
-			if x.Severity == health.Bad && x.Follows != cause {
-				return ""
-			}
+		x := &found[i]
+		if x.Severity == health.Note || x.Follows != "" || !slices.Contains(ofStorage, x.Check) {
+			continue
+		}
+		switch own := health.Cause(x.Check, broker); cause {
+		case "", own:
+			cause = own
+		default:
+			return ""
 		}
 	}
 	return cause
+}
+
+// onlyFull is causeOf if the cause is a full log directory.
+func (f *Facts) onlyFull(broker int32) string {
+	if cause := f.causeOf(broker); cause == health.Cause(checkOfSpace, broker) {
+		return cause
+	}
+	return ""
 }
 
 // onlyAllFull is onlyFull for several brokers; it returns the cause of the first.

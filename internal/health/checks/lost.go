@@ -2,6 +2,7 @@ package checks
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -24,43 +25,98 @@ func checkLost(f *Facts, n *notes) {
 			Remedy: "nothing if a disk was replaced; if a file system is not mounted, stop the broker, mount it, and start the broker: " +
 				"it then has what it had"})
 	}
-	for _, l := range f.Lost {
-		what := "the records in it, and those that the broker acknowledges from now on, can be lost when the broker stops"
-		if l.Role == RoleMetadata {
-			what = "topics, configs and group settings that change from now on are lost when the broker stops"
-			if f.several() {
-				what = "when the broker stops, it loses its copy of the metadata, and its vote until it has copied them again"
-			}
-		}
-		n.addFinding(
-			health.Finding{Severity: health.Bad, Subject: l.Role + " " + l.Path, Problem: l.Why + " while the broker uses it: " + what,
-				Works:  "until then the broker reads and writes its open files",
-				Remedy: f.restore(&l) + " (docs/operations.md, A directory that was removed)"},
-		)
+	if list := f.outermost(); len(list) > 0 {
+		n.addFinding(f.lost(list))
 	}
+}
+
+// outermost returns the directories that were removed, without those in another of them.
+func (f *Facts) outermost() []Lost {
+	return slices.DeleteFunc(slices.Clone(f.Lost), func(l Lost) bool {
+		return slices.ContainsFunc(f.Lost, func(other Lost) bool { return strings.HasPrefix(l.Path, other.Path+"/") })
+	})
+}
+
+// lost is the one finding about directories that were removed: they have the same remedy.
+func (f *Facts) lost(list []Lost) health.Finding {
+	x := health.Finding{Severity: health.Bad, Subject: list[0].Role + " " + list[0].Path,
+		Problem: list[0].Why + " while the broker uses it: ", Works: "until then the broker reads and writes its open files",
+		Remedy: f.restore(list) + " (docs/operations.md, A directory that was removed)"}
+	if len(list) > 1 {
+		var why []string
+		for _, l := range list {
+			why = append(why, l.Role+" "+l.Path+": "+l.Why)
+		}
+		x.Subject, x.Problem = "directories of the broker", strings.Join(why, "; ")+"; the broker uses them: "
+	}
+	var what []string
+	if slices.ContainsFunc(list, func(l Lost) bool { return l.Role != RoleMetadata }) {
+		what = append(what, "the records in it, and those that the broker acknowledges from now on, can be lost when the broker stops")
+	}
+	if slices.ContainsFunc(list, func(l Lost) bool { return l.Role == RoleMetadata }) {
+		text := "topics, configs and group settings that change from now on are lost when the broker stops"
+		if f.several() {
+			text = "when the broker stops, it loses its copy of the metadata, and its vote until it has copied them again"
+		}
+		what = append(what, text)
+	}
+	x.Problem += strings.Join(what, "; ")
+	return x
+}
+
+// removed reports whether a directory, or one in it, was removed.
+func (f *Facts) removed(dir string) bool {
+	if dir == "" { // of a log whose directory is not known
+		return false
+	}
+	dir = f.absolute(dir)
+	return slices.ContainsFunc(f.Lost, func(l Lost) bool {
+		at := f.absolute(l.Path)
+		return at == dir || strings.HasPrefix(at, dir+"/")
+	})
 }
 
 // several reports whether other brokers have what this one has.
 func (f *Facts) several() bool { return f.Cluster != nil && len(f.Cluster.Brokers) > 1 }
 
-// restore returns the remedy for a directory that was removed. Of several brokers, the others have
+// restore returns the remedy for directories that were removed. Of several brokers, the others have
 // what was in it, and a repair would leave out what they have.
-func (f *Facts) restore(l *Lost) string {
+func (f *Facts) restore(list []Lost) string {
 	if !f.several() {
-		return "stop producers; as the broker's user run " + health.Command("mkdir", "-p", l.Path) + "; stop the broker, run " +
+		all := []string{"mkdir", "-p"}
+		for _, l := range list {
+			all = append(all, l.Path)
+		}
+		return "stop producers; as the broker's user run " + health.Command(all...) + "; stop the broker, run " +
 			logCommand("repair", f.whole(), "--backup", f.backup("")) + ", then start the broker"
 	}
-	if l.Role != RoleJournal {
-		return "stop the broker, then start the broker: it copies from the other brokers what was there"
-	}
-	logs := path.Dir(l.Path)
-	for _, d := range f.Dirs {
-		if d.Journal == l.Path {
-			logs = f.absolute(d.Path)
+	var away []string // log directories that the broker would not start with: what it wrote last is there
+	for _, l := range list {
+		logs := f.absolute(l.Path)
+		switch l.Role {
+		case RoleMetadata:
+			continue
+		case RoleJournal:
+			logs = path.Dir(logs)
+			for _, d := range f.Dirs {
+				if f.absolute(d.Journal) == f.absolute(l.Path) {
+					logs = f.absolute(d.Path)
+				}
+			}
+		}
+		if !slices.Contains(away, logs) {
+			away = append(away, logs)
 		}
 	}
-	return "stop the broker, run " + health.Command("mv", logs, logs+".away") + ", then start the broker: it copies its replicas from " +
-		"the other brokers; partitions that have no other replica are in the directory that was moved"
+	if len(away) == 0 {
+		return "stop the broker, then start the broker: it copies from the other brokers what was there"
+	}
+	moves := ""
+	for _, logs := range away {
+		moves += "; if " + logs + " is there then, run " + health.Command("mv", logs, logs+".away")
+	}
+	return "stop the broker" + moves + "; start the broker: it copies its replicas from the other brokers; partitions that have no other " +
+		"replica are in what was moved, or lost"
 }
 
 // whole returns the flags that name all directories of the broker to chronikctl log: a repair

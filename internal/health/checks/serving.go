@@ -24,7 +24,7 @@ func servingChecks() []Check {
 			Doc: "Whether the checks themselves finish. If not, a lock or a system call hangs."},
 		{Name: "log_dir", run: checkLogDirs,
 			Doc: "Whether each log directory was opened and accepts records. After a failed write or sync the broker reopens its journal."},
-		{Name: "removed", run: checkLost,
+		{Name: checkOfRemoved, run: checkLost,
 			Doc: "Whether the directories that the broker uses still exist: open files without a name are lost when the broker stops."},
 		{Name: "stuck_disk", run: checkStuckDisks,
 			Doc: "Journals with waiting records that make no progress: a write or an fdatasync hangs."},
@@ -64,13 +64,11 @@ func checkLogDirs(f *Facts, n *notes) {
 		if d.Error != "" {
 			remedy := "run " + kernelLog + " to see what the kernel reports about the disk; the broker reopens the directory " +
 				"automatically when the disk works again (docs/operations.md, A damaged disk)"
-			follows := ""
 			if full(d.Error) {
 				remedy = freeSpace + "the broker then reopens the directory automatically (docs/operations.md, A full disk)"
-				follows = f.filled(d.Path)
 			}
 			finding(d.Path,
-				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error), remedy, follows)
+				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error), remedy, f.cause(d.Path, d.Error))
 		}
 	}
 	for i := range f.Dirs {
@@ -263,9 +261,7 @@ func (f *Facts) unusable(group []view.Log) health.Finding {
 			x.Works = form(len(group), "its", "their") + " records can be read"
 		}
 	}
-	if x.Remedy = f.mend(p, len(group)); full(p.Error) {
-		x.Follows = f.filled(p.Where())
-	}
+	x.Remedy, x.Follows = f.mend(p, len(group)), f.cause(p.Where(), p.Error)
 	return x
 }
 
@@ -559,6 +555,7 @@ func checkMetadata(f *Facts, n *notes) {
 			health.Finding{
 				Severity: health.Warn,
 				Subject:  "metadata in " + m.Dir,
+				Follows:  f.cause(m.Dir, m.Failed),
 				Problem:  unchanged + ": " + m.Failed,
 				Works:    works,
 				Remedy: "run " + health.Command(
