@@ -215,7 +215,8 @@ func TestADirectoryThatHangsIsTheFindingOfItsBroker(t *testing.T) {
 	f.Others[0].Heard = heard
 	findings, _ = Examine(clusterChecks(), &f)
 	r.Findings = findings
-	if r.Add([]health.Heard{heard}, f.Now); !slices.ContainsFunc(r.Findings, func(x health.Finding) bool { return x.Check == health.CheckBrokers }) {
+	shared := func(x health.Finding) bool { return x.Check == health.CheckBrokers }
+	if r.Add([]health.Heard{heard}, f.Now); !slices.ContainsFunc(r.Findings, shared) {
 		t.Errorf("without a present report: %+v", r.Findings)
 	}
 }
@@ -235,7 +236,8 @@ func TestOneFindingForEachBroker(t *testing.T) {
 		}(), []string{"or its metadata stand still; a connection to c:1 fails: certificate has expired"}},
 		{"the only one that may have all records", func() Facts {
 			f := third(view.Broker{State: "fenced"})
-			f.Cluster.Leaderless = []view.Leaderless{{Partitions: some(2, "b-0", "b-1"), Why: view.ForBrokers, Brokers: []int32{3}, Sole: true}}
+			f.Cluster.Leaderless = []view.Leaderless{{Partitions: some(2, "b-0", "b-1"), Why: view.ForBrokers, Brokers: []int32{3},
+				Sole: true}}
 			return f
 		}(), []string{"bad broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; 2 partitions (b-0, b-1) cannot be " +
 			"written or read, because only it may have all of their acknowledged records"}},

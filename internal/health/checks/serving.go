@@ -68,7 +68,8 @@ func checkLogDirs(f *Facts, n *notes) {
 				remedy = freeSpace + "the broker then reopens the directory automatically (docs/operations.md, A full disk)"
 			}
 			finding(d.Path,
-				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error), remedy, f.cause(d.Path, d.Error))
+				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error),
+				remedy, f.cause(d.Path, d.Error))
 		}
 	}
 	for i := range f.Dirs {
