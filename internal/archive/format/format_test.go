@@ -62,7 +62,7 @@ func samples(t testing.TB) map[string][]byte {
 	packed, pieces := pack.Seal(nonce(9))
 	first := Whole(run(1, 100, 200), 7)
 	second := Part{Base: 200, End: 230, From: 0, To: 1000, Epoch: 8, Run: run(2, 200, 300)}
-	manifest, err := (&Manifest{ID: orders, Base: 50, End: 230, Older: []Older{{50, 100, nonce(3), 900, 45}},
+	manifest, err := (&Manifest{ID: orders, Base: 50, End: 230, Older: []Older{{50, 100, nonce(3), 900, 45, 3000}},
 		Parts: []Part{first, second}}).Encode()
 	must.OK(t, err)
 	index := Index{Cluster: [16]byte{1, 2}, Number: 77, Time: 1700000000000, Release: "0.1.0",
@@ -165,7 +165,8 @@ func drawManifest(t *rapid.T) *Manifest {
 	at := m.Base
 	for range rapid.IntRange(0, 3).Draw(t, "older") {
 		o := Older{Base: at, End: at + rapid.Int64Range(1, 1<<40).Draw(t, "offsets"), Nonce: objects.NewNonce(),
-			Newest: rapid.Int64Range(-1, 1<<50).Draw(t, "newest"), FirstAborted: rapid.Int64Range(-1, at).Draw(t, "first aborted")}
+			Newest: rapid.Int64Range(-1, 1<<50).Draw(t, "newest"), FirstAborted: rapid.Int64Range(-1, at).Draw(t, "first aborted"),
+			Bytes: rapid.Int64Range(0, 1<<50).Draw(t, "bytes")}
 		m.Older, at = append(m.Older, o), o.End
 	}
 	m.Parts, m.End = partsFrom(t, at, false, false)
@@ -306,8 +307,8 @@ func TestContradictionsAreNeitherWrittenNorRead(t *testing.T) {
 		"a hole before the parts":  {ID: orders, Base: 90, End: 200, Parts: []Part{part}},
 		"an end above the parts":   {ID: orders, Base: 100, End: 201, Parts: []Part{part}},
 		"a part twice":             {ID: orders, Base: 100, End: 200, Parts: []Part{part, part}},
-		"older parts after a hole": {ID: orders, Base: 10, End: 200, Older: []Older{{20, 100, nonce(1), -1, -1}}, Parts: []Part{part}},
-		"no offsets in older":      {ID: orders, Base: 100, End: 200, Older: []Older{{100, 100, nonce(1), -1, -1}}, Parts: []Part{part}},
+		"older parts after a hole": {ID: orders, Base: 10, End: 200, Older: []Older{{20, 100, nonce(1), -1, -1, 3000}}, Parts: []Part{part}},
+		"no offsets in older":      {ID: orders, Base: 100, End: 200, Older: []Older{{100, 100, nonce(1), -1, -1, 3000}}, Parts: []Part{part}},
 		"a part of a pack":         {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.Kind = objects.Pack })},
 		"a part above its run":     {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.End = 150 })},
 		"a part below its run":     {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.Base = 110 })},
@@ -315,7 +316,7 @@ func TestContradictionsAreNeitherWrittenNorRead(t *testing.T) {
 		"no bytes":                 {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.To = 0 })},
 		"a timestamp below none":   {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.Newest = -2 })},
 		"an abort above its run":   {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.FirstAborted = 200 })},
-		"older aborts above it":    {ID: orders, Base: 10, End: 200, Older: []Older{{10, 100, nonce(1), -1, 100}}, Parts: []Part{part}},
+		"older aborts above it":    {ID: orders, Base: 10, End: 200, Older: []Older{{10, 100, nonce(1), -1, 100, 3000}}, Parts: []Part{part}},
 		"a run above its object":   {ID: orders, Base: 100, End: 200, Parts: with(func(p *Part) { p.Run.Size = 4020 })},
 		"a negative partition":     {ID: ID{Partition: -1}},
 	} {

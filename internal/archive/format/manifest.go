@@ -22,11 +22,13 @@ type Older struct {
 	Nonce     objects.Nonce
 	// Newest is the largest one of its runs, and FirstAborted the least one; -1: they have none.
 	Newest, FirstAborted int64
+	Bytes                int64 // of the batches in its parts
 }
 
 // OlderOf returns the name of a manifest that has the nonce.
 func OlderOf(m *Manifest, nonce objects.Nonce) Older {
 	o := Older{Base: m.Base, End: m.End, Nonce: nonce, Newest: -1, FirstAborted: -1}
+	o.Bytes = BytesOf(m.Parts)
 	for i := range m.Parts {
 		r := &m.Parts[i].Run
 		o.Newest = max(o.Newest, r.Newest)
@@ -35,6 +37,14 @@ func OlderOf(m *Manifest, nonce objects.Nonce) Older {
 		}
 	}
 	return o
+}
+
+// BytesOf returns the bytes of the batches in parts.
+func BytesOf(parts []Part) (n int64) {
+	for i := range parts {
+		n += parts[i].To - parts[i].From
+	}
+	return n
 }
 
 // Manifest lists the parts of the archived beginning of a partition's log. Its oldest parts may be
@@ -48,12 +58,12 @@ type Manifest struct {
 }
 
 // olderSize is the least size of an encoded Older, in bytes.
-const olderSize = 1 + 16 + 2
+const olderSize = 1 + 16 + 3
 
 // Encode returns the sealed object, or an error that matches ErrContradiction.
 //
 // The object has the topic id, partition, base, end - base; how many Older, and for each its
-// end - base, nonce, newest + 1, first aborted + 1; then the parts. An Older has no base: the first
+// end - base, nonce, newest + 1, first aborted + 1, bytes; then the parts. An Older has no base: the first
 // begins at that of the manifest, and each other one at the end of the one before.
 func (m *Manifest) Encode() ([]byte, error) {
 	if err := m.check(); err != nil {
@@ -68,6 +78,7 @@ func (m *Manifest) Encode() ([]byte, error) {
 		b = append(b, o.Nonce[:]...)
 		b = binary.AppendUvarint(b, uint64(o.Newest+1))
 		b = binary.AppendUvarint(b, uint64(o.FirstAborted+1))
+		b = binary.AppendUvarint(b, uint64(o.Bytes))
 	}
 	return objects.Seal(appendParts(b, m.Parts), objects.Manifest, manifestVersion), nil
 }
@@ -79,7 +90,7 @@ func DecodeManifest(content []byte) (*Manifest, error) {
 	m.End = after(&r, m.Base)
 	at := m.Base
 	for range r.Count(olderSize) {
-		o := Older{Base: at, End: after(&r, at), Nonce: r.ID(), Newest: orNone(&r), FirstAborted: orNone(&r)}
+		o := Older{Base: at, End: after(&r, at), Nonce: r.ID(), Newest: orNone(&r), FirstAborted: orNone(&r), Bytes: number(&r)}
 		m.Older = append(m.Older, o)
 		at = o.End
 	}
@@ -104,7 +115,7 @@ func readID(r *bytesio.Reader) ID {
 func (m *Manifest) check() error {
 	at := m.Base
 	for _, o := range m.Older {
-		if o.Base != at || o.End <= at || o.Newest < -1 || o.FirstAborted < -1 || o.FirstAborted >= o.End {
+		if o.Base != at || o.End <= at || o.Newest < -1 || o.FirstAborted < -1 || o.FirstAborted >= o.End || o.Bytes < 0 {
 			return fmt.Errorf("%w: manifest has older parts %+v after %d", ErrContradiction, o, at)
 		}
 		at = o.End

@@ -69,6 +69,10 @@ type Copier struct {
 	opt    Options
 	counts counts
 
+	// Of Run: the partitions that have more to copy, and when all were examined.
+	left     []*replica.Partition
+	examined time.Time
+
 	mu       sync.Mutex                        // guards the following fields
 	compared map[metadata.TopicPartition]int32 // the leader epoch in which each was compared
 	failures map[metadata.TopicPartition]Failure
@@ -76,12 +80,14 @@ type Copier struct {
 	oldest   map[metadata.TopicPartition]oldest
 }
 
-// oldest is what retention has found last in the records of a partition, which counts until its
-// Tier changes: when the oldest part is too old, and its bytes.
+// oldest is what retention has found last in the records of a partition: when the oldest part is too
+// old, and its bytes. Copies do not change it. It counts as long as the Tier begins there, and the
+// broker leads in that epoch.
 type oldest struct {
-	revision int64
-	old      time.Time
-	bytes    int64
+	start int64
+	epoch int32
+	old   time.Time
+	bytes int64
 }
 
 // Failure is why a partition's records are not copied.
@@ -132,13 +138,18 @@ func (c *Copier) Run(ctx context.Context) {
 	}
 }
 
-// round examines all partitions once, and copies at most one object of each. more reports that some
-// have others to copy. A partition that has failed waits for the interval.
+// round examines partitions once, and copies at most one object of each: those that have more to
+// copy after the last round, or all if there are none or the interval has passed. more reports that
+// some have more. A partition that has failed waits for the interval.
 func (c *Copier) round(ctx context.Context) (more bool) {
+	list, led := c.left, map[metadata.TopicPartition]bool{}
+	all := len(list) == 0 || time.Since(c.examined) >= c.opt.Interval
+	if all {
+		list, c.examined = c.opt.Partitions(), time.Now()
+	}
 	img := c.opt.Image()
 	var due []*replica.Partition
-	led := map[metadata.TopicPartition]bool{}
-	for _, p := range c.opt.Partitions() {
+	for _, p := range list {
 		topic := img.TopicByID(p.Log().ID().Topic)
 		if topic == nil || !c.leads(img, p) {
 			continue
@@ -150,7 +161,9 @@ func (c *Copier) round(ctx context.Context) (more bool) {
 			}
 		}
 	}
-	c.forget(led)
+	if c.left = nil; all {
+		c.forget(led)
+	}
 	if len(due) == 0 {
 		return false
 	}
@@ -165,24 +178,23 @@ func (c *Copier) round(ctx context.Context) (more bool) {
 		c.failed(due, err)
 		return false
 	}
-	next := make(chan *replica.Partition)
-	var all sync.WaitGroup
-	var left atomic.Bool
+	left := make([]bool, len(due))
+	var next atomic.Int64
+	var group sync.WaitGroup
 	for range min(copiers, len(due)) {
-		all.Go(func() {
-			for p := range next {
-				if c.partition(ctx, store, prefix, p) {
-					left.Store(true)
-				}
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(due)); i = next.Add(1) - 1 {
+				left[i] = c.partition(ctx, store, prefix, due[i])
 			}
 		})
 	}
-	for _, p := range due {
-		next <- p
+	group.Wait()
+	for i, p := range due {
+		if left[i] {
+			c.left = append(c.left, p)
+		}
 	}
-	close(next)
-	all.Wait()
-	return left.Load()
+	return len(c.left) > 0
 }
 
 // waits reports whether a partition has failed within the interval.

@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
 // step is one change of what the store has of one partition.
@@ -130,8 +131,7 @@ func (s *step) compare() (changed bool, err error) {
 	}
 	next := *s.was
 	next.Generation, next.Epoch = generation, s.epoch()
-	if !s.was.Empty() && s.was.End > ends.LogStart && !s.c.opt.Broken.Has(TrustCopy) {
-		all := s.p.Known()
+	if all := s.p.Known(); s.was.End > ends.LogStart && !s.agrees(&all, ends.LogEnd) && !s.c.opt.Broken.Has(TrustCopy) {
 		t := &upload.Target{ID: s.id(), Log: s.hold(), Start: s.was.Start, End: ends.LogEnd}
 		a, err := s.b.Agree(s.ctx, t, &all, s.archived())
 		if err == nil && a.End() < s.was.End {
@@ -161,6 +161,16 @@ func (s *step) compare() (changed bool, err error) {
 	s.c.compared[s.tp] = epoch
 	s.c.mu.Unlock()
 	return false, nil
+}
+
+// agrees reports whether the log has the last record that was copied, and so those before: the
+// metadata have its leader epoch. Otherwise the store says what they have in common.
+func (s *step) agrees(all *epochs.Cache, logEnd int64) bool {
+	if s.was.Empty() || len(s.was.Epochs) == 0 {
+		return s.was.Empty()
+	}
+	end, ok := all.Ends(s.was.Epochs[len(s.was.Epochs)-1].Epoch)
+	return ok && s.was.End <= min(end, logEnd)
 }
 
 // restart leaves out what the store has below the local log, since elections have undone what was
@@ -195,14 +205,11 @@ func (s *step) named(a *upload.Archived, start int64) (metadata.Tier, error) {
 	if a.End() <= start {
 		return next, nil
 	}
-	parts, err := s.b.Parts(s.ctx, s.id(), a)
+	bytes, err := s.b.Bytes(s.ctx, s.id(), a)
 	if err != nil {
 		return next, err
 	}
-	next.Manifest, next.End = metadata.ID(a.Manifest()), a.End()
-	for i := range parts {
-		next.Bytes += parts[i].To - parts[i].From
-	}
+	next.Manifest, next.End, next.Bytes = metadata.ID(a.Manifest()), a.End(), bytes
 	known := s.p.Known()
 	next.Epochs = replica.TierEpochs(&known, next.Start, next.End)
 	return next, nil
@@ -220,7 +227,7 @@ func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
 	s.c.mu.Unlock()
 	later := s.p.Log().SizeFrom(s.was.End)
 	large := policy.Bytes >= 0 && s.was.Bytes+later-last.bytes >= policy.Bytes
-	if last.revision == s.was.Revision && now.Before(last.old) && !large {
+	if last.start == s.was.Start && last.epoch == s.epoch() && now.Before(last.old) && !large {
 		return false, nil
 	}
 	a := s.archived()
@@ -233,7 +240,7 @@ func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
 		i := slices.IndexFunc(parts, func(p format.Part) bool { return p.End > start }) // older manifests stay whole
 		first := &parts[max(i, 0)]
 		s.c.mu.Lock()
-		s.c.oldest[s.tp] = oldest{s.was.Revision, tooOld(first, now, policy), first.To - first.From}
+		s.c.oldest[s.tp] = oldest{s.was.Start, s.epoch(), tooOld(first, now, policy), first.To - first.From}
 		s.c.mu.Unlock()
 		return false, nil
 	}

@@ -2,10 +2,12 @@ package tier
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
@@ -216,5 +218,73 @@ func TestALowRateHasItsTime(t *testing.T) {
 	c := New(Options{Rate: func() int64 { return 64 << 10 }})
 	if d := c.atRate(); d < copiers*1024*time.Second || New(Options{}).atRate() != 0 {
 		t.Errorf("%v", d)
+	}
+}
+
+// While one partition has a long backlog, no round examines the others before the interval.
+func TestABacklogIsCopiedWithoutTheOthers(t *testing.T) {
+	lists := 0
+	w := newWorld(t, "sync", func(o *Options) {
+		o.Interval = time.Hour
+		all := o.Partitions
+		o.Partitions = func() []*replica.Partition { lists++; return all() }
+	})
+	b := w.brokers[0]
+	w.produce(12, 3)
+	rounds := 1
+	for b.c.round(t.Context()) {
+		rounds++
+	}
+	must.OK(t, b.healthy())
+	if rounds < 3 || lists != 1 {
+		t.Errorf("%d rounds have examined all partitions %d times", rounds, lists)
+	}
+}
+
+// A copy reads the newest manifest only. A leader reads manifests once, and no log object if it has
+// what was copied.
+func TestCallsOfTheStore(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	b := w.brokers[0]
+	w.produce(60, 3)
+	b.copyAll()
+	must.OK(t, b.healthy())
+	w.produce(40, 3)
+	objects, calls, puts := b.c.counts.objects.Load(), w.store.Calls(faultstore.Get), w.store.Calls(faultstore.Put)
+	b.copyAll()
+	must.OK(t, b.healthy())
+	objects, calls, puts = b.c.counts.objects.Load()-objects, w.store.Calls(faultstore.Get)-calls, w.store.Calls(faultstore.Put)-puts
+	if objects < 3 || int64(calls) > 2*objects || int64(puts) > 3*objects {
+		t.Errorf("%d objects were copied with %d reads and %d writes", objects, calls, puts)
+	}
+	b = w.brokers[1]
+	w.fail(2, 1)
+	w.follow()
+	w.replicate()
+	logs := 0
+	w.store.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "log/", Before: func(faultstore.Call) { logs++ }})
+	for _, first := range []bool{true, false} {
+		calls = w.store.Calls(faultstore.Get)
+		b.copyAll()
+		must.OK(t, b.healthy())
+		if n := w.store.Calls(faultstore.Get) - calls; logs > 0 || n > 0 != first {
+			t.Errorf("a new leader with nothing to copy reads %d times, %d of these in log objects", n, logs)
+		}
+	}
+}
+
+// BenchmarkRound is a round of a broker that leads 10,000 partitions of which nothing is due.
+func BenchmarkRound(b *testing.B) {
+	const many = 10_000
+	w := newWorld(b, "sync", func(o *Options) {
+		all := o.Partitions
+		o.Partitions = func() []*replica.Partition { return slices.Repeat(all(), many) }
+	})
+	w.produce(12, 3)
+	x := w.brokers[0]
+	x.copyAll()
+	must.OK(b, x.healthy())
+	for b.Loop() {
+		x.c.round(b.Context())
 	}
 }

@@ -197,6 +197,17 @@ func (b *Batch) Parts(ctx context.Context, id format.ID, a *Archived) ([]format.
 	return a.manifest.All(ctx, b.opt.Store, b.opt.Prefix)
 }
 
+// Bytes returns the bytes of the batches of what is listed. It reads no older manifest.
+func (b *Batch) Bytes(ctx context.Context, id format.ID, a *Archived) (n int64, err error) {
+	if err := b.load(ctx, id, a); err != nil || a.manifest == nil {
+		return 0, err
+	}
+	for i := range a.manifest.Older {
+		n += a.manifest.Older[i].Bytes
+	}
+	return n + format.BytesOf(a.manifest.Parts), nil
+}
+
 // Drops reports whether List would leave out something below a log start. Parts must have been
 // called.
 func (a *Archived) Drops(start int64) bool {
