@@ -23,7 +23,8 @@ type slowTier struct {
 	waited  atomic.Bool // a read could wait
 }
 
-func (s *slowTier) Read(ctx context.Context, _ metadata.TopicPartition, _ *metadata.Tier, _, _ int64, _ int, _ bool) (storage.Slice, error) {
+func (s *slowTier) Read(ctx context.Context, _ metadata.TopicPartition, _ *metadata.Tier, _, _ int64, _ int, _ bool) (
+	storage.Slice, error) {
 	if waits := ctx.Err() == nil; s.calls.Add(1) == 1 || waits {
 		if s.waited.Store(waits); !waits {
 			return storage.Slice{}, ctx.Err()

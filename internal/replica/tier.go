@@ -78,8 +78,8 @@ func (p *Partition) startOf(e storage.Ends) int64 {
 	return t.Start
 }
 
-// AgreesTo returns up to where a log with these ends continues what the object store has: its end, or
-// where an unclean election has begun that no leader has compared yet.
+// AgreesTo returns up to where a log with these ends continues what the object store has: its end,
+// or where an unclean election has begun that no leader has compared yet.
 func (p *Partition) AgreesTo(t *metadata.Tier, e storage.Ends) int64 {
 	unclean := p.role.Load().unclean
 	if t.Epoch >= unclean {

@@ -62,9 +62,9 @@ const olderSize = 1 + 16 + 3
 
 // Encode returns the sealed object, or an error that matches ErrContradiction.
 //
-// The object has the topic id, partition, base, end - base; how many Older, and for each its
-// end - base, nonce, newest + 1, first aborted + 1, bytes; then the parts. An Older has no base: the first
-// begins at that of the manifest, and each other one at the end of the one before.
+// The object has the topic id, partition, base, end - base; how many Older, and for each its end -
+// base, nonce, newest + 1, first aborted + 1, bytes; then the parts. An Older has no base: the
+// first begins at that of the manifest, and each other one at the end of the one before.
 func (m *Manifest) Encode() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err

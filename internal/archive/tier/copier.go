@@ -80,9 +80,9 @@ type Copier struct {
 	oldest   map[metadata.TopicPartition]oldest
 }
 
-// oldest is what retention has found last in the records of a partition: when the oldest part is too
-// old, and its bytes. Copies do not change it. It counts as long as the Tier begins there, and the
-// broker leads in that epoch.
+// oldest is what retention has found last in the records of a partition: when the oldest part is
+// too old, and its bytes. Copies do not change it. It counts as long as the Tier begins there, and
+// the broker leads in that epoch.
 type oldest struct {
 	start int64
 	epoch int32

@@ -35,7 +35,8 @@ type entry struct {
 const entryBytes = 256
 
 // cache holds the values that were used last, up to a number of bytes, and one larger than half of
-// that until it is used: a batch that takes longer than its reader waits. The Reader's mu guards it.
+// that until it is used: a batch that takes longer than its reader waits. The Reader's mu guards
+// it.
 type cache struct {
 	limit, used int64
 	ahead       int64      // bytes of entries that no caller has asked for yet
