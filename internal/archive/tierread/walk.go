@@ -124,7 +124,7 @@ func (w *walk) several(ctx context.Context, first, last int) ([][]byte, error) {
 			return nil, err
 		}
 	}
-	r.keep(key{nonce: run.Nonce, chunk: last}, chunks[len(chunks)-1]) // the next batch begins in it
+	r.store(key{nonce: run.Nonce, chunk: last}, chunks[len(chunks)-1]) // the next batch begins in it
 	return chunks, nil
 }
 
@@ -144,8 +144,8 @@ func (r *Reader) lacks(k key) bool {
 	return n > 1
 }
 
-// keep adds a chunk to the cache.
-func (r *Reader) keep(k key, chunk []byte) {
+// store adds a chunk to the cache.
+func (r *Reader) store(k key, chunk []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed && r.cache.peek(k) == nil {
