@@ -81,6 +81,8 @@ type world struct {
 	keys  []format.Key
 	last  format.Previous
 	large int // batches of 100 KiB in the partition open
+	// tiered: old records of the topic stay in the store.
+	tiered bool
 }
 
 // build returns a batch of n records.
@@ -107,6 +109,19 @@ func newLargeWorld(t testing.TB, large int) *world {
 	s, err := dirstore.Open(fsys, "/store")
 	must.OK(t, err)
 	w := &world{t: t, fs: fsys, store: faultstore.New(s), want: map[format.ID]*content{}, large: large}
+	return w.fill()
+}
+
+// newTieredWorld is newWorld with a store, in which old records stay.
+func newTieredWorld(t testing.TB, store *faultstore.Store) *world {
+	t.Helper()
+	w := &world{t: t, store: store, want: map[format.ID]*content{}, tiered: true}
+	return w.fill()
+}
+
+// fill makes the snapshots.
+func (w *world) fill() *world {
+	w.t.Helper()
 	w.archive()
 	w.compacted()
 	for i, p := range map[int32]format.Partition{
@@ -264,6 +279,11 @@ func (w *world) metadata() {
 		p := metadata.Partition{Leader: 1, LeaderEpoch: 9, Replicas: []int32{2, 1}, ISR: []int32{1}}
 		values[metadata.PartitionKey(topic, i)] = p.Encode()
 	}
+	if w.tiered {
+		cluster.FeatureLevel = metadata.MaxFeatureLevel
+		values[metadata.ClusterKey] = cluster.Encode()
+		values[metadata.TopicConfigKey(topic)] = metadata.EncodeConfigs(map[string]string{"remote.storage.enable": "true"})
+	}
 	for key, value := range values {
 		w.keys = append(w.keys, format.Key{Key: key, Value: value, Revision: 9})
 	}
@@ -325,6 +345,13 @@ func (w *world) judge(fsys vfs.FS) *metadata.Image {
 		if want.State == format.Offline {
 			start = want.End
 		}
+		batches, marked := want.batches, want.aborted
+		if x := img.Tier(metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}); !x.Empty() { // the disk has the last ones
+			start = l.Ends().LogStart
+			i := slices.IndexFunc(batches, func(b []byte) bool { return record.Batch(b).LastOffset() >= start })
+			batches, marked = batches[i:], maps.Clone(marked)
+			maps.DeleteFunc(marked, func(last, _ int64) bool { return last < start })
+		}
 		if e := l.Ends(); e.LogStart != start || e.Durable != want.End {
 			w.t.Errorf("%x-%d has %+v, want [%d, %d)", id.Topic, id.Partition, e, start, want.End)
 		}
@@ -348,11 +375,11 @@ func (w *world) judge(fsys vfs.FS) *metadata.Image {
 			}
 			s.Release()
 		}
-		if !slices.EqualFunc(got, want.batches, bytes.Equal) {
-			w.t.Errorf("%x-%d has %d batches, want %d", id.Topic, id.Partition, len(got), len(want.batches))
+		if !slices.EqualFunc(got, batches, bytes.Equal) {
+			w.t.Errorf("%x-%d has %d batches, want %d", id.Topic, id.Partition, len(got), len(batches))
 		}
-		if !maps.Equal(aborted, want.aborted) {
-			w.t.Errorf("%x-%d has the aborted transactions %v, want %v", id.Topic, id.Partition, aborted, want.aborted)
+		if !maps.Equal(aborted, marked) {
+			w.t.Errorf("%x-%d has the aborted transactions %v, want %v", id.Topic, id.Partition, aborted, marked)
 		}
 		p := img.Partition(metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition})
 		if epoch, _ := l.LastEpoch(); p == nil || !metadata.Raised(epoch, p.LeaderEpoch) {

@@ -87,7 +87,13 @@ func newWorld(t testing.TB, profile string, options func(*Options)) *world {
 	must.OK(t, fsys.MkdirAll("/store"))
 	dir, err := dirstore.Open(fsys, "/store")
 	must.OK(t, err)
-	w := &world{t: t, store: faultstore.New(dir),
+	return newWorldIn(t, faultstore.New(dir), profile, options)
+}
+
+// newWorldIn is newWorld with a store.
+func newWorldIn(t testing.TB, store *faultstore.Store, profile string, options func(*Options)) *world {
+	t.Helper()
+	w := &world{t: t, store: store,
 		conf: configdef.Topic{Remote: true, Delete: true, Retention: -1, RetentionBytes: -1}}
 	w.meta = solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { must.OK(t, w.meta.Close()) })

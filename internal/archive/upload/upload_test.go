@@ -56,6 +56,12 @@ func newWorld(t testing.TB) *world {
 	must.OK(t, fsys.MkdirAll("/store"))
 	s, err := dirstore.Open(fsys, "/store")
 	must.OK(t, err)
+	return newWorldIn(t, faultstore.New(s))
+}
+
+// newWorldIn is newWorld with a store.
+func newWorldIn(t testing.TB, s *faultstore.Store) *world {
+	t.Helper()
 	set, err := durability.NewSet()
 	must.OK(t, err)
 	profile, err := set.Lookup("sync")
@@ -68,7 +74,7 @@ func newWorld(t testing.TB) *world {
 	logs, err := m.CreateIn(m.Dirs()[0], []storage.Spec{{ID: storage.ID{Topic: id.Topic}, Topic: "t", Config: cfg}})
 	must.OK(t, err)
 	logs[0].SetLeaderEpoch(0, false)
-	return &world{t: t, s: faultstore.New(s), m: m, log: logs[0], archived: format.Partition{ID: id, State: format.Kept}}
+	return &world{t: t, s: s, m: m, log: logs[0], archived: format.Partition{ID: id, State: format.Kept}}
 }
 
 // end returns the log end.
@@ -152,6 +158,14 @@ func (w *world) cut(end int64) {
 
 // snapshot archives what the log has, and verifies that it can be read from the store.
 func (w *world) snapshot(o Options) error {
+	if err := w.upload(o); err != nil {
+		return err
+	}
+	return w.verify()
+}
+
+// upload archives what the log has.
+func (w *world) upload(o Options) error {
 	ctx := context.Background()
 	o.Store, o.Prefix, o.Broken = w.s, prefix, w.rules
 	h := w.log.Hold()
@@ -173,12 +187,12 @@ func (w *world) snapshot(o Options) error {
 	p := format.Partition{ID: id, Epoch: w.epoch, Start: t.Start, End: t.End}
 	next.Fill(&p)
 	w.archived = p
-	return w.verify(t.Start, t.End)
+	return nil
 }
 
 // verify writes an index of the archived parts, and reads everything from the store alone.
-func (w *world) verify(start, end int64) error {
-	ctx := context.Background()
+func (w *world) verify() error {
+	ctx, start, end := context.Background(), w.archived.Start, w.archived.End
 	w.number++
 	sealed, err := (&format.Index{Number: w.number, Partitions: []format.Partition{w.archived}}).Encode()
 	if err != nil {

@@ -1,9 +1,10 @@
 // Package faultstore injects the failures of object stores into a store.
 //
 // It wraps any objects.Store and passes every call through, except those that match a rule: they
-// fail, lose their answer, take effect late, hang, return an old list, or return altered bytes. It
-// can also simulate a store that is full. Without rules it behaves like the wrapped store. It
-// counts the calls by kind. The package knows nothing of what the objects contain.
+// fail, lose their answer, take effect late, hang, return an old list, or keep or return altered
+// bytes. It can also simulate a store that is full. Without rules it behaves like the wrapped
+// store. It counts the calls by kind. EveryCall lets each call of an operation fail in each way.
+// The package knows nothing of what the objects contain.
 package faultstore
 
 import (
@@ -58,6 +59,8 @@ type Rule struct {
 	From int
 	// Count is the number of calls on which the rule acts; 0 means all from From on.
 	Count int
+	// After, if set, is another rule of the store: this one acts when that has affected a call.
+	After *Fault
 
 	// Before, if set, runs before the call, which waits for it.
 	Before func(Call)
@@ -70,10 +73,13 @@ type Rule struct {
 	// Late is Hang for a Put, a Copy or a Delete that takes effect when Release is called.
 	Late bool
 	// Alter, if set, changes what a Get returns: it returns the bytes that the caller receives. If
-	// they are fewer, the object seems to end there.
+	// they are fewer, the object seems to end there. Of a Put, it returns the bytes that the store
+	// keeps, and the caller sees no error.
 	Alter func(Call, []byte) []byte
 	// Stale lets a List return what it would have returned at the last call of Remember.
 	Stale bool
+	// Lacks, if set, reports which objects a List leaves out.
+	Lacks func(objects.Info) bool
 	// Stop ends a List with ErrInjected after this many names; 0 does not.
 	Stop int
 }
@@ -112,7 +118,7 @@ func (f *Fault) Hits() int {
 
 // act counts the call and reports whether the rule affects it. The caller must hold s.mu.
 func (f *Fault) act(c *Call) bool {
-	if f.tally.Off || !f.rule.picks(*c) {
+	if f.tally.Off || !f.rule.picks(*c) || f.rule.After != nil && f.rule.After.tally.Hits() == 0 {
 		return false
 	}
 	var affects bool
@@ -227,6 +233,11 @@ func (s *Store) change(ctx context.Context, c Call, call func(context.Context) e
 	if err != nil {
 		return err
 	}
+	return s.effect(ctx, &rule, call)
+}
+
+// effect runs a call with the effects of a rule.
+func (s *Store) effect(ctx context.Context, rule *Rule, call func(context.Context) error) error {
 	if rule.Late {
 		s.mu.Lock()
 		s.late = append(s.late, call)
@@ -242,7 +253,19 @@ func (s *Store) change(ctx context.Context, c Call, call func(context.Context) e
 
 // Put implements objects.Store.
 func (s *Store) Put(ctx context.Context, name string, body objects.Body) error {
-	return s.change(ctx, Call{Op: Put, Name: name}, func(ctx context.Context) error {
+	c := Call{Op: Put, Name: name}
+	rule, err := s.enter(ctx, &c)
+	if err != nil {
+		return err
+	}
+	if rule.Alter != nil {
+		b := make([]byte, body.Size())
+		if n, err := body.ReadAt(b, 0); n < len(b) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		body = bytes.NewReader(rule.Alter(c, b))
+	}
+	return s.effect(ctx, &rule, func(ctx context.Context) error {
 		if err := s.reserve(body.Size()); err != nil {
 			return err
 		}
@@ -303,6 +326,9 @@ func (s *Store) List(ctx context.Context, prefix string, each func(objects.Info)
 	}
 	names := 0
 	pass := func(in objects.Info) error {
+		if rule.Lacks != nil && rule.Lacks(in) {
+			return nil
+		}
 		if names++; rule.Stop > 0 && names > rule.Stop {
 			return ErrInjected
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/objects/dirstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/objecttest"
+	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -132,4 +133,50 @@ func TestAFullStoreRefusesBytes(t *testing.T) {
 	}
 	s.SetQuota(-1)
 	objecttest.Put(t, s, "y", []byte("abc"))
+}
+
+func TestAStoreKeepsOtherBytesThanItAcknowledges(t *testing.T) {
+	s := make1(t)
+	s.Add(Rule{Ops: Put, Count: 1, Alter: truncated})
+	objecttest.Put(t, s, "x", []byte("abcdef"))
+	objecttest.Put(t, s, "y", []byte("abcdef"))
+	if x, y := objecttest.Get(t, s, "x"), objecttest.Get(t, s, "y"); string(x) != "abc" || string(y) != "abcdef" {
+		t.Errorf("%q, %q", x, y)
+	}
+	s.Add(Rule{Ops: List, Lacks: func(in objects.Info) bool { return in.Size == 3 }})
+	if got := objecttest.List(t, s, ""); len(got) != 1 {
+		t.Errorf("the list has %v", got)
+	}
+}
+
+// Every call fails in every way that it has: before or after its effect, and after a loss of power
+// the store has what it acknowledged.
+func TestEveryCallFails(t *testing.T) {
+	seen := map[string]int{}
+	for c := range EveryCall(t) {
+		objecttest.Put(t, c.Store, "a", []byte("former"))
+		c.Begin()
+		_, err := c.Store.Get(t.Context(), "a", 0, make([]byte, 6))
+		if err == nil {
+			err = c.Store.Put(t.Context(), "b", bytes.NewReader([]byte("content")))
+		}
+		c.End()
+		got := objecttest.List(t, c.Store, "")
+		if _, ok := got["b"]; len(got) == 0 || err == nil && !ok {
+			t.Errorf("%s: %v is left after %v", c.What, got, err)
+		}
+		if c.Killed && !errors.Is(err, ErrKilled) {
+			t.Errorf("%s: %v", c.What, err)
+		}
+		if c.rules[0].Hits() > 0 {
+			seen[c.f.what]++
+		}
+	}
+	if testing.Short() || race.Detector {
+		return
+	}
+	if seen["fails"] != 2 || seen["is the last one before a loss of power"] != 2 || seen["finds the store full"] != 1 ||
+		seen["returns altered bytes"] != 1 {
+		t.Errorf("%v", seen)
+	}
 }

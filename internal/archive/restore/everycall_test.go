@@ -1,0 +1,95 @@
+package restore
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/faultstore"
+	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// tieredRestore restores the newest snapshot. Old records stay in the store.
+func (w *world) tieredRestore(fsys vfs.FS) error {
+	s, err := Find(context.Background(), w.store, prefix, Choice{})
+	if err != nil {
+		return err
+	}
+	profiles, err := durability.NewSet()
+	must.OK(w.t, err)
+	o := options(fsys)
+	o.Tiered, o.Configs = true, configdef.New(configdef.Options{Profiles: profiles})
+	_, err = s.Write(context.Background(), o, new(Progress))
+	return err
+}
+
+// judgeTier reads the old records that stay in the store, if the metadata name any, and takes them
+// out of what the disk must have.
+func (w *world) judgeTier(fsys vfs.FS) error {
+	ctx, id := context.Background(), format.ID{Topic: topic, Partition: plain}
+	img := w.judge(fsys)
+	x := img.Tier(metadata.TopicPartition{Topic: topic, Partition: plain})
+	if x.Empty() {
+		w.t.Fatal("no records stay in the store")
+	}
+	of, err := metadata.ParseID(img.ClusterID())
+	must.OK(w.t, err)
+	at := prefix + format.Prefix(of)
+	m, err := format.ReadManifest(ctx, w.store, at, id, objects.Nonce(x.Manifest))
+	if err != nil {
+		return err
+	}
+	parts, err := m.All(ctx, w.store, at)
+	if err != nil {
+		return err
+	}
+	var got []byte
+	for i := range parts {
+		if err := format.ReadPart(ctx, w.store, at, id, &parts[i], func(b []byte) error {
+			got = append(got, b...)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	// The first part may begin below the log start.
+	all := bytes.Join(w.want[id].batches, nil)
+	if i := bytes.Index(got, all[:61]); i < 0 || !bytes.HasPrefix(all, got[i:]) {
+		w.t.Errorf("the store has %d bytes of the partition, which are not those of the original", len(got))
+	}
+	return nil
+}
+
+// Each call of the store fails in each way. If the process is killed, the disk loses power as well.
+// Until the restore has ended, no broker starts. It succeeds when it is repeated, and the broker
+// has the snapshot. If the store lies about the list of old records, a read of them fails.
+func TestEveryCallOfARestore(t *testing.T) {
+	for c := range faultstore.EveryCall(t) {
+		w := newTieredWorld(t, c.Store)
+		disk := crashfs.New(1)
+		c.Begin()
+		err := w.tieredRestore(disk)
+		c.End()
+		image := disk
+		if c.Killed {
+			image = disk.PowerLossImage(crashfs.DropUnsynced, 1)
+		}
+		if dirs := options(image).Dirs; err != nil && dirs.CheckFormats() == nil && storage.Used(image, storage.Location{Path: "/one"}) {
+			t.Errorf("%s: a broker would start after %v", c.What, err)
+		}
+		if err != nil {
+			must.OK(t, w.tieredRestore(image))
+		}
+		if err := w.judgeTier(image); err != nil && !(c.Lies && format.Unusable(err)) {
+			t.Errorf("%s: %v", c.What, err)
+		}
+	}
+}
