@@ -121,6 +121,12 @@ func (m *Image) Snapshot(number int64) *Snapshot {
 	return &m.snapshots[i]
 }
 
+// Suspect reports whether a verification has found damage in a snapshot, or in another one with
+// objects that this one may have: one that has the note continues none of them.
+func (m *Image) Suspect(s *Snapshot) bool {
+	return slices.ContainsFunc(m.snapshots, func(o Snapshot) bool { return o.Damage != "" && o.Revision > s.Number })
+}
+
 // Collection returns the revision of the last collection, 0 if there was none.
 func (m *Image) Collection() int64 { return m.collection }
 

@@ -491,6 +491,31 @@ func TestVerification(t *testing.T) {
 	}
 }
 
+// Damage in a snapshot is damage in those that continue it. The next one after a verification has
+// found it uploads everything again, whichever of them was verified, and the one after it continues
+// it.
+func TestADamagedSnapshotIsNotContinued(t *testing.T) {
+	for back := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, nil)
+			lie := w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "pack/", From: 3, Count: 1, Alter: alter})
+			w.grow(4)
+			list := w.numbers()
+			if lie.Hits() != 1 || w.s.verify(t.Context(), 1, list[3-back]) == nil {
+				t.Fatalf("snapshot %d is whole", list[3-back])
+			}
+			for i := range 3 {
+				w.append(0, 1)
+				x := w.mustTake()
+				must.OK(t, w.s.verify(t.Context(), 1, x.Number))
+				if x.Changes != i {
+					t.Errorf("snapshot %d afterwards has %d indexes with changes", i, x.Changes)
+				}
+			}
+		})
+	}
+}
+
 // Snapshots are taken, fail, are deleted and collected in any order, and controllers change: what
 // the metadata names can be restored, and has what the logs had.
 func TestWalks(t *testing.T) {

@@ -164,7 +164,7 @@ type log struct {
 	batches    []record.Batch
 }
 
-// peer is a broker. It uploads what a log has since the last snapshot as a piece of a pack, four
+// peer is a broker. It uploads what a log has since the last snapshot as a piece of a pack, some
 // pieces as a log object, and has a manifest with older ones soon.
 type peer struct {
 	w  *world
@@ -180,6 +180,7 @@ type peer struct {
 	calls    int     // of all methods
 	canceled []int64 // numbers of snapshots
 	page     int     // partitions of an answer
+	pieces   int     // from this number on, they become a log object
 	// The faults.
 	refuses  func() error                                   // of Freeze
 	melts    int                                            // how often Frozen says no
@@ -310,7 +311,7 @@ func (p *peer) upload(ctx context.Context, job *writer.Job) (list []format.Parti
 		if q.Archived <= c.Start {
 			q.Manifest, q.Archived = objects.Nonce{}, 0
 		}
-		if len(q.Parts) >= 4 {
+		if len(q.Parts) >= p.pieces {
 			if err := p.large(ctx, l, &q); err != nil {
 				return nil, err
 			}
@@ -428,12 +429,21 @@ func newWorld(t *testing.T, change func(*configdef.Archive)) *world {
 	must.OK(t, fsys.MkdirAll("/store"))
 	under, err := dirstore.Open(fsys, "/store")
 	must.OK(t, err)
-	w := &world{t: t, fs: fsys, objects: faultstore.New(under), peers: map[int32]*peer{}, ends: map[int64]map[format.ID][2]int64{},
+	w := newWorldIn(t, faultstore.New(under), change)
+	w.fs = fsys
+	return w
+}
+
+// newWorldIn is newWorld with a store.
+func newWorldIn(t *testing.T, store *faultstore.Store, change func(*configdef.Archive)) *world {
+	t.Helper()
+	w := &world{t: t, objects: store, peers: map[int32]*peer{}, ends: map[int64]map[format.ID][2]int64{},
 		meta: &memory{kvs: map[string]metadata.KV{}, term: 1, moved: make(chan struct{})}}
 	put := func(key string, value []byte) { w.meta.put(metadata.KV{Key: key, Value: value}) }
 	put(metadata.ClusterKey, metadata.NewCluster(metadata.FormatID(cluster), [16]byte{3}).Encode())
 	for id := int32(1); id <= 2; id++ {
-		w.peers[id] = &peer{w: w, id: id, page: 2, logs: map[metadata.TopicPartition]*log{}, offline: map[metadata.TopicPartition]bool{}}
+		w.peers[id] = &peer{w: w, id: id, page: 2, pieces: 4, logs: map[metadata.TopicPartition]*log{},
+			offline: map[metadata.TopicPartition]bool{}}
 		put(metadata.BrokerKey(id), metadata.Broker{Incarnation: metadata.ID{byte(id)}, Member: uint64(id)}.Encode())
 		put(metadata.LivenessKey(id), metadata.BrokerState{Liveness: metadata.Active}.Encode())
 	}

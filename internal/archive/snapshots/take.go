@@ -86,6 +86,11 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 	if err := x.readable(at, allowOffline); err != nil {
 		return nil, err
 	}
+	if x.base != nil && at.Image.Suspect(x.base) {
+		s.opt.Log.Warn("a verification has found damage in what the newest snapshot may have; everything is uploaded again",
+			zap.Int64("snapshot", x.base.Number))
+		x.base = nil
+	}
 	index := &format.Index{Cluster: id, Number: at.Image.Version(), Time: x.time(img), Release: s.opt.Release, Keys: x.keys}
 	s.running(index.Number, index.Time)
 	if index.Partitions, err = x.upload(at, index.Number); err != nil {
@@ -104,8 +109,8 @@ type taking struct {
 	cluster [16]byte
 
 	probe    objects.Nonce
-	base     *metadata.Snapshot // the newest snapshot; nil: there is none, or it cannot be read
-	index    *format.Index      // its complete index
+	base     *metadata.Snapshot // the newest snapshot, which this one continues; nil: none
+	index    *format.Index      // of the newest snapshot, complete; nil: there is none, or it cannot be read
 	keys     []format.Key       // of the mark
 	uploaded int64
 }
