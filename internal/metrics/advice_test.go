@@ -180,6 +180,9 @@ func clusterAdvice() map[string]string {
 		nameForwardTunnels: "",
 
 		nameSnapshots: "Falls to 0: there is nothing to restore.",
+		nameSnapshotsDamaged: "Is not 0: objects in the store are missing or altered. `chronikctl snapshot list` shows which " +
+			"snapshots cannot be restored; [ChronikSnapshotsDamaged](runbooks.md#chroniksnapshotsdamaged).",
+		nameSnapshotInterval: "",
 		nameSnapshotTime: "`time() -` it is more than a few intervals (`snapshot.interval.ms`): no snapshot is complete; " +
 			"`chronikctl cluster health` says why. The interval itself is what a restore loses at most.",
 		nameSnapshotTook:     "Comes near the interval: uploads are slow, or limited by `snapshot.bytes.per.second`.",

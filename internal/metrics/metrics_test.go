@@ -69,8 +69,8 @@ func everything(t *testing.T) *prometheus.Registry {
 	must.OK(t, RegisterReports(reg, func() []Reported {
 		return []Reported{{Broker: 3, Age: 1500 * time.Millisecond, N: []Findings{{Severity: "bad", N: 2}}}, {Broker: 4, Age: time.Minute}}
 	}))
-	must.OK(t, RegisterSnapshots(reg, func() (int, view.Snapshot) {
-		return 2, view.Snapshot{Number: 2, TimeMs: 1000, EndedMs: 2000, Bytes: 3, UploadedBytes: 4}
+	must.OK(t, RegisterSnapshots(reg, 5*time.Minute, func() (int, int, view.Snapshot) {
+		return 2, 1, view.Snapshot{Number: 2, TimeMs: 1000, EndedMs: 2000, Bytes: 3, UploadedBytes: 4}
 	}))
 	must.OK(t, RegisterTier(reg, func() view.Tiering {
 		return view.Tiering{Partitions: 1, Failing: 1, Bytes: 2, Pending: 3, PendingBytes: 4, Objects: 5, Copied: 6, Failures: 7,

@@ -99,6 +99,8 @@ const (
 
 	// Snapshots
 	nameSnapshots        = "chronik_snapshots"
+	nameSnapshotsDamaged = "chronik_snapshots_damaged"
+	nameSnapshotInterval = "chronik_snapshot_interval_seconds"
 	nameSnapshotTime     = "chronik_snapshot_timestamp_seconds"
 	nameSnapshotTook     = "chronik_snapshot_duration_seconds"
 	nameSnapshotBytes    = "chronik_snapshot_bytes"

@@ -184,14 +184,29 @@ func Open(o Options, copies *Copies) error {
 		Conf: *o.Conf, Open: open, Store: o.Member.Leading(), Image: o.Applier.Image, Applied: o.Applier.WaitFor, Leads: o.Member.Leads,
 		Raise: raise(o), Topic: o.Topic, Peer: desk.Peer, Release: o.Version, Now: time.Now, Log: o.Log,
 	})
-	newest := func() (n int, x view.Snapshot) {
+	known := func() (newest, damaged *view.Snapshot, counts [2]int) {
 		list := o.Applier.Image().Snapshots()
-		if n = len(list); n > 0 {
-			x = list[n-1].View()
+		for i := range list {
+			x := list[i].View()
+			newest = &x
+			if counts[0]++; x.Damage != "" {
+				damaged = &x
+				counts[1]++
+			}
 		}
-		return n, x
+		return newest, damaged, counts
 	}
-	if err := metrics.RegisterSnapshots(o.Registry, newest); err != nil {
+	interval := o.Conf.Interval
+	if o.Conf.URL == "" {
+		interval = 0
+	}
+	if err := metrics.RegisterSnapshots(o.Registry, interval, func() (n, damaged int, newest view.Snapshot) {
+		last, _, counts := known()
+		if last != nil {
+			newest = *last
+		}
+		return counts[0], counts[1], newest
+	}); err != nil {
 		return err
 	}
 	o.Health.Add(func(f *checks.Facts) {
@@ -202,8 +217,10 @@ func Open(o Options, copies *Copies) error {
 			return
 		}
 		f.Snapshots = &checks.Snapshots{Snapshots: state}
-		if n, x := newest(); n > 0 {
-			f.Snapshots.Newest = &x
+		f.Snapshots.Newest, f.Snapshots.Damaged, _ = known()
+		if img := o.Applier.Image(); f.Snapshots.Newest != nil {
+			x := img.Snapshot(f.Snapshots.Newest.Number)
+			f.Snapshots.Suspect = x != nil && img.Suspect(x)
 		}
 	})
 	o.Member.Serve(cluster.Snapshots, desk.Handle)

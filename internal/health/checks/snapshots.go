@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -17,6 +18,10 @@ type Snapshots struct {
 	Unasked time.Time
 	// Newest is the newest snapshot; nil: there is none.
 	Newest *view.Snapshot
+	// Damaged is the newest of those that a verification has found damaged; nil: there is none.
+	Damaged *view.Snapshot
+	// Suspect: the newest may have the objects of a damaged one.
+	Suspect bool
 }
 
 // missedSnapshots is how many intervals of snapshots may pass without one before it is a finding,
@@ -76,10 +81,14 @@ func checkSnapshots(f *Facts, n *notes) {
 		return
 	}
 	n.see(fmt.Sprintf("snapshot %d of %s", x.Number, at(x.TimeMs)))
-	if x.Damage != "" {
-		add(health.Bad, fmt.Sprintf("snapshot %d cannot be restored, as its verification at %s found: %s", x.Number, at(x.VerifiedMs),
-			x.Damage), "take another one ("+health.Command("chronikctl", "snapshot", "create")+"), verify it, and find out what changes "+
-			"objects in the store")
+	if d := s.Damaged; d != nil {
+		severity := health.Warn
+		if s.Suspect {
+			severity = health.Bad
+		}
+		add(severity, fmt.Sprintf("snapshot %d cannot be restored, as its verification at %s found: %s", d.Number, at(d.VerifiedMs),
+			d.Damage), "take another one ("+health.Command("chronikctl", "snapshot", "create")+"), verify it, and find out what changes "+
+			"objects in the store; then "+health.Command("chronikctl", "snapshot", "delete", strconv.FormatInt(d.Number, 10)))
 	}
 	if x.Offline > 0 {
 		add(health.Warn, fmt.Sprintf("snapshot %d lacks %d partitions that no broker could read", x.Number, x.Offline),

@@ -14,7 +14,11 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 		if newest != nil {
 			newest.Number, newest.TimeMs = 7, now.Add(-age).UnixMilli()
 		}
-		return Facts{Now: now, Snapshots: &Snapshots{Snapshots: service, Newest: newest}}
+		s := &Snapshots{Snapshots: service, Newest: newest}
+		if newest != nil && newest.Damage != "" {
+			s.Damaged, s.Suspect = newest, true
+		}
+		return Facts{Now: now, Snapshots: s}
 	}
 	failed := view.Snapshots{Failures: 2, LastError: "bucket is full"}
 	unasked := func(since time.Duration) Facts {
@@ -29,6 +33,8 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 		{Role: RoleLogs, Path: "/logs", Mount: Mount{Device: "8:2"}}}
 	far := near
 	near.Archive.Mount.Device, far.Archive.Mount.Device = "8:2", "8:3"
+	older := facts(0, view.Snapshots{}, &view.Snapshot{})
+	older.Snapshots.Damaged = &view.Snapshot{Number: 3, Damage: "object x is missing", VerifiedMs: now.UnixMilli()}
 	examine(t, "snapshots", []patient{
 		{"are beside the records", near, []string{"note snapshots: archive.url is on the file system of log directory /logs: who loses that"}},
 		{"are on a disk of their own", far, nil},
@@ -48,6 +54,8 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 			"2026-01-02T00:04:05Z, and one is to be taken every 1h0m0s; the last attempt failed: bucket is full"}},
 		{"has a damaged one", facts(0, view.Snapshots{}, &view.Snapshot{Damage: "object x is missing", VerifiedMs: now.UnixMilli()}),
 			[]string{"bad snapshots: snapshot 7 cannot be restored, as its verification at 2026-01-02T03:04:05Z found: object x is missing"}},
+		{"has a damaged one, and a newer one with other objects", older,
+			[]string{"warn snapshots: snapshot 3 cannot be restored, as its verification at 2026-01-02T03:04:05Z found: object x is missing"}},
 		{"lacks partitions", facts(0, view.Snapshots{}, &view.Snapshot{Offline: 2}),
 			[]string{"warn snapshots: snapshot 7 lacks 2 partitions that no broker could read"}},
 	})
