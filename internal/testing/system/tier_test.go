@@ -36,23 +36,9 @@ func TestOldRecordsAreRestoredWithinTheStore(t *testing.T) {
 	c.await(0)
 	c.does("topic create t --partitions 1 --config remote.storage.enable=true --config segment.bytes=1048576 "+
 		"--config local.retention.bytes=1 --config file.delete.delay.ms=0", "t created")
-	want := sendTransactions(t, c)
-	cl, err := c.client()
-	must.OK(t, err)
-	defer cl.Close()
-	c.eventually("old records are in the store only", func(ctx context.Context) string {
-		list, err := kadm.NewClient(cl).ListOffsetsAfterMilli(ctx, -4, "t")
-		if o, ok := list.Lookup("t", 0); err != nil || !ok || o.Err != nil || o.Offset < 200 {
-			return fmt.Sprintf("%+v, %v", o, err)
-		}
-		return ""
-	})
-	values := func(addr string) (list []string) {
-		for _, r := range committed(t, addr, "t") {
-			list = append(list, string(r.Value))
-		}
-		return list
-	}
+	want := sendTransactions(t, c, "t")
+	c.onlyStored("t")
+	values := func(addr string) []string { return valuesOf(t, addr, "t") }
 	if got := values(c.seeds[0]); !slices.Equal(got, want) {
 		t.Fatalf("%d records are read, %d were committed", len(got), len(want))
 	}
@@ -107,9 +93,34 @@ func TestOldRecordsAreRestoredWithinTheStore(t *testing.T) {
 	}
 }
 
-// sendTransactions produces 60 transactions of five records of 20 kB each to t, aborts every third,
-// and returns the values of those committed.
-func sendTransactions(t *testing.T, c *nodes) (want []string) {
+// onlyStored waits until only the store has the full segments of what sendTransactions has sent to
+// a topic: 52 transactions of 60.
+func (c *nodes) onlyStored(topic string) {
+	c.t.Helper()
+	cl, err := c.client()
+	must.OK(c.t, err)
+	defer cl.Close()
+	c.eventually("old records are in the store only", func(ctx context.Context) string {
+		list, err := kadm.NewClient(cl).ListOffsetsAfterMilli(ctx, -4, topic)
+		if o, ok := list.Lookup(topic, 0); err != nil || !ok || o.Err != nil || o.Offset < 300 {
+			return fmt.Sprintf("%+v, %v", o, err)
+		}
+		return ""
+	})
+}
+
+// valuesOf returns the values of the committed records of a topic.
+func valuesOf(t *testing.T, addr, topic string) (list []string) {
+	t.Helper()
+	for _, r := range committed(t, addr, topic) {
+		list = append(list, string(r.Value))
+	}
+	return list
+}
+
+// sendTransactions produces 60 transactions of five records of 20 kB each to a topic, aborts every
+// third, and returns the values of those committed.
+func sendTransactions(t *testing.T, c *nodes, topic string) (want []string) {
 	sender, err := c.client(kgo.TransactionalID("tx"), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	must.OK(t, err)
 	defer sender.Close()
@@ -119,7 +130,7 @@ func sendTransactions(t *testing.T, c *nodes) (want []string) {
 		var sent []string
 		for k := range 5 {
 			text := fmt.Sprintf("%d %d %s", i, k, value)
-			must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte(text)}).FirstErr())
+			must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte(text)}).FirstErr())
 			sent = append(sent, text)
 		}
 		end := kgo.TryAbort
