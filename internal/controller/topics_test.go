@@ -240,6 +240,11 @@ func TestDeletingATopicLeavesATombstone(t *testing.T) {
 	if _, err := c.AlterConfigs(ctx, Resource{TopicResource, "x"}, []ConfigOp{{Name: "segment.ms", Value: ptr("5")}}, false); err != nil {
 		t.Fatal(err)
 	}
+	tier := &metadata.Tier{Manifest: old.ID, End: 9, Bytes: 5, Epochs: []metadata.EpochStart{{}}}
+	if _, err := s.Txn(ctx, metadata.Txn{Put: []metadata.KV{
+		{Key: metadata.TierKey(metadata.TopicPartition{Topic: old.ID, Partition: 1}), Value: tier.Encode()}}}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.DeleteTopic(ctx, old.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +265,7 @@ func TestDeletingATopicLeavesATombstone(t *testing.T) {
 	}
 	kvs, _, err := s.Range(ctx, "")
 	for _, kv := range kvs {
-		if strings.Contains(kv.Key, metadata.FormatID(old.ID)) {
+		if id, ok := metadata.TopicOf(kv); ok && id == old.ID {
 			t.Errorf("%s of the deleted topic is left (%v)", kv.Key, err)
 		}
 	}

@@ -233,19 +233,11 @@ func (b *rebuild) nameOf(name string) (id [16]byte, taken bool) {
 // drop removes a topic of the base. It was deleted after the base was written, and another topic
 // has its name.
 func (b *rebuild) drop(id [16]byte) {
-	prefix := metadata.PartitionPrefix + metadata.FormatID(id) + "/"
-	for key := range b.keys {
-		if strings.HasPrefix(key, prefix) {
-			delete(b.keys, key)
-		}
-	}
 	if rec, err := metadata.DecodeTopicRecord(b.keys[metadata.TopicKey(id)]); err == nil {
 		b.dropped = append(b.dropped, rec.Name)
 	}
-	delete(b.keys, metadata.TopicKey(id))
-	delete(b.keys, metadata.TopicConfigKey(id))
-	for key := range b.keys {
-		if k, err := metadata.ParseKey(key); err == nil && k.Kind == metadata.KindPlacement && k.ID == id {
+	for key, kv := range b.keys {
+		if of, ok := metadata.TopicOf(kv); ok && of == id {
 			delete(b.keys, key)
 		}
 	}

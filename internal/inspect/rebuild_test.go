@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -267,6 +268,36 @@ func TestWhatACopyLacks(t *testing.T) {
 	}
 	if got := held(t, foreign); got[metadata.TopicKey(other)] != "" {
 		t.Error("a topic of another broker was taken over")
+	}
+}
+
+// A topic of the copy that was deleted since, and whose name another topic has, leaves no key: an
+// object store keeps what a Tier names.
+func TestAReplacedTopicLeavesNoKey(t *testing.T) {
+	t.Parallel()
+	fsys, _ := withTopics(t, topics[1:]...)
+	st, err := storage.ReadState(fsys, logsAt)
+	must.OK(t, err)
+	was := [16]byte{77}
+	tier := &metadata.Tier{Manifest: was, End: 9, Bytes: 5, Epochs: []metadata.EpochStart{{}}}
+	kvs := append(keysOf(st.Dir, topics[1:]...),
+		metadata.KV{Key: metadata.NameKey(topics[0]), Value: metadata.Name{Topic: topics[0], ID: was}.Encode()},
+		metadata.KV{Key: metadata.TopicKey(was), Value: metadata.TopicRecord{Name: topics[0], Partitions: 1}.Encode()},
+		metadata.KV{Key: metadata.PartitionKey(was, 0),
+			Value: metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}}.Encode()},
+		metadata.KV{Key: metadata.PlacementKey(4, was), Value: placed(st.Dir)},
+		metadata.KV{Key: metadata.TopicConfigKey(was), Value: metadata.EncodeConfigs(map[string]string{"a": "b"})},
+		metadata.KV{Key: metadata.TierKey(metadata.TopicPartition{Topic: was}), Value: tier.Encode()})
+	sorts.Sort(kvs, func(a, b metadata.KV) int { return strings.Compare(a.Key, b.Key) })
+	must.OK(t, errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copies.In(logsAt)),
+		copies.Write(fsys, copies.In(logsAt), kvs, 90)))
+	if act := rebuilt(t, fsys); !strings.Contains(act.Gone, "topics whose names belong to newer topics: "+topics[0]) {
+		t.Errorf("act: %+v", act)
+	}
+	for key := range held(t, fsys) {
+		if strings.Contains(key, metadata.FormatID(was)) {
+			t.Errorf("%s is left", key)
+		}
 	}
 }
 

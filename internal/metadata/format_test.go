@@ -55,6 +55,12 @@ func TestFormatIsFixed(t *testing.T) {
 			t.Errorf("kind %d has scope %d: say what its keys are about", kind, s)
 		}
 	}
+	for key, value := range values { // of each topic, TopicOf names it
+		id, ok := TopicOf(KV{Key: key, Value: value, ModRevision: 1})
+		if named := key == NameKey("a.b") || strings.Contains(key, FormatID(idA)); ok != named || ok && id != idA {
+			t.Errorf("TopicOf(%s) = %s, %t, want %t", key, FormatID(id), ok, named)
+		}
+	}
 	var lines []string
 	for key, value := range values {
 		if value[0] == '{' {

@@ -198,6 +198,20 @@ func ParseKey(s string) (Key, error) {
 	return k, nil
 }
 
+// TopicOf returns the topic that a key is about, whatever its scope: these keys go with the topic.
+// ok is false for other keys, and for those that this version cannot read.
+func TopicOf(kv KV) (id [16]byte, ok bool) {
+	k, err := ParseKey(kv.Key)
+	switch {
+	case err != nil || k.Kind == KindACL: // whose id is that of a rule
+		return id, false
+	case k.Kind == KindName: // it has the topic's id in its value
+		n, err := DecodeName(kv)
+		return n.ID, err == nil
+	}
+	return k.ID, k.ID != id
+}
+
 // part is a part of a key after the prefix of its family: a field of Key, as text without a '/'.
 type part struct {
 	text  func(*Key) string

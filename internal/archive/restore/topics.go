@@ -85,12 +85,8 @@ func (s *Snapshot) chosen(x *format.Index) (keys []metadata.KV, left int, err er
 		return nil, 0, lacks
 	}
 	keys = slices.DeleteFunc(keys, func(kv metadata.KV) bool {
-		k, _ := metadata.ParseKey(kv.Key)
-		if k.Kind == metadata.KindName { // it has the topic's id in its value
-			n, err := metadata.DecodeName(kv)
-			return err == nil && leave[n.ID] // what cannot be read stays, and is found by the load
-		}
-		return k.Kind.Scope() == metadata.OfTopic && leave[k.ID]
+		id, ok := metadata.TopicOf(kv) // what cannot be read stays, and is found by the load
+		return ok && leave[id]
 	})
 	return keys, left, nil
 }
