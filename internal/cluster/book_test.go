@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -166,6 +168,31 @@ func TestAWrongAddressIsSeenAlthoughASeedLeadsToTheBroker(t *testing.T) {
 		b.follow(registrations(t, at), "peers")
 		if !b.runsSince(2).Before(same) || !b.runsSince(4).IsZero() {
 			t.Errorf("run since %v and %v", b.runsSince(2), b.runsSince(4))
+		}
+	})
+}
+
+// A heartbeat names a broker when its session, whose length is a setting, would have ended.
+func TestAHeartbeatNamesAnUnreachedBrokerAfterASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		links, err := link.New(link.Options{
+			Identity: func() link.Identity { return link.Identity{Node: 1, Member: 11} }, Handshake: time.Hour,
+			Dial: func(context.Context, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED },
+		})
+		must.OK(t, err)
+		defer links.Close()
+		c := &Cluster{o: Options{Node: 1, Conf: configdef.Cluster{Session: 10 * time.Second}},
+			book: newBook([]string{"a:1"}, func() uint64 { return 11 }, nil)}
+		c.book.start(links, "a:1")
+		defer c.book.close()
+		c.book.follow(registrations(t, map[int32]string{1: "a", 2: "b"}), "peers")
+		time.Sleep(9 * time.Second)
+		if early := c.reported(); len(early) > 0 {
+			t.Errorf("before the end of a session, %v are named", early)
+		}
+		time.Sleep(2 * time.Second)
+		if late := c.reported(); !slices.Equal(late, []int32{2}) {
+			t.Errorf("after a session, %v are named", late)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster)
 		id := stopped.Partition.Log().ID()
 		x.Stopped[last].Add(stopped.Partition.Log().Topic(), id.Partition)
 	}
-	x.Unreached, x.Streams = c.unreached(), s.Stats()
+	x.Unreached, x.Session, x.Streams = c.unreached(), c.o.Conf.Session, s.Stats()
 }
 
 // LostVote reports whether an earlier metadata directory of this broker still has a vote; see

@@ -10,10 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// unreachedAfter is how long a broker is not reached until a heartbeat names it. Leaders keep their
-// followers in the ISR for twice as long, see progress.Limits.Replace.
-const unreachedAfter = controller.DefaultSessionTimeout
-
 // unreached returns the brokers to which this one cannot connect at the addresses that they
 // registered, by id: leaders that it has followed, and those that no connection for the metadata
 // reaches.
@@ -37,14 +33,15 @@ func (c *Cluster) unreached() (list []view.Unreached) {
 
 // reported returns the brokers that a heartbeat names as unreached: they run, and no connection
 // could be made for a session timeout, so that a broker which has ended is fenced first. What
-// failed before a broker was running again does not count.
+// failed before a broker was running again does not count. Leaders keep their followers in the ISR
+// for twice as long, see progress.Limits.Replace.
 func (c *Cluster) reported() (list []int32) {
 	for _, x := range c.unreached() {
 		runs := c.book.runsSince(x.Broker)
 		if runs.IsZero() || len(list) == controller.MaxReportedUnreached {
 			continue
 		}
-		if time.Since(x.Since) >= unreachedAfter && time.Since(runs) >= unreachedAfter {
+		if session := c.o.Conf.Session; time.Since(x.Since) >= session && time.Since(runs) >= session {
 			list = append(list, x.Broker)
 		}
 	}

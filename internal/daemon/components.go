@@ -192,7 +192,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return r.settings.Of(img, t).Log },
 		MinISR: r.settings.MinISR,
 	}
-	r.member.replicas(&opt, r.control, &r.conf.Cluster.Replica)
+	r.member.replicas(&opt, r.control, &r.conf.Cluster)
 	copies := r.member.NewStreams(cluster.StreamsOptions{Conf: &r.conf.Cluster.Replica, CopyRates: r.settings.CopyRates,
 		Partition: func(t [16]byte, p int32) (*replica.Partition, error) { return r.replicas.Partition(t, p) }})
 	r.member.streams, opt.RoleChanged = copies, copies.RoleChanged

@@ -270,8 +270,8 @@ func (b *Broker) register(ctx context.Context, r *components) error {
 }
 
 // replicas adds to the options of the replica manager what a cluster needs.
-func (m *member) replicas(o *replica.Options, c *controller.Controller, conf *configdef.Replica) {
-	o.LagTime, o.StallTime, o.SessionTime = conf.Lag, conf.Stall, controller.DefaultSessionTimeout
+func (m *member) replicas(o *replica.Options, c *controller.Controller, conf *configdef.Cluster) {
+	o.LagTime, o.StallTime, o.SessionTime = conf.Replica.Lag, conf.Replica.Stall, conf.Session
 	o.Incarnation, o.Cluster, o.Lease, o.Resigner = m.incarnation, c.As(m.incarnation), m.Lease, m.Cluster
 }
 

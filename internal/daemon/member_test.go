@@ -10,12 +10,12 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Each replica.* setting of a broker that is about partitions reaches them.
+// Each setting of a broker that is about partitions of a cluster reaches them.
 func TestReplicaSettingsArePassed(t *testing.T) {
-	conf := configdef.Replica{Lag: time.Second, Stall: 2 * time.Second}
+	conf := configdef.Cluster{Replica: configdef.Replica{Lag: time.Second, Stall: 2 * time.Second}, Session: 3 * time.Second}
 	var o replica.Options
 	(&member{Cluster: &cluster.Cluster{}}).replicas(&o, &controller.Controller{}, &conf)
-	if o.LagTime != conf.Lag || o.StallTime != conf.Stall {
-		t.Errorf("replicas have %v and %v, want %v and %v", o.LagTime, o.StallTime, conf.Lag, conf.Stall)
+	if o.LagTime != conf.Replica.Lag || o.StallTime != conf.Replica.Stall || o.SessionTime != conf.Session {
+		t.Errorf("replicas have %v, %v and %v, want %+v", o.LagTime, o.StallTime, o.SessionTime, conf)
 	}
 }

@@ -41,8 +41,10 @@ type Cluster struct {
 	Version, Own string
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
-	// Unreached are the brokers to which this one cannot connect.
+	// Unreached are the brokers to which this one cannot connect. Session is the timeout after which
+	// one that has ended is fenced.
 	Unreached []Unreached
+	Session   time.Duration
 	// Shunned are the brokers that get no leadership as long as others can lead, because most of
 	// the others cannot connect to them.
 	Shunned []int32

@@ -460,13 +460,14 @@ func unable(b *view.Broker) (problem, remedy string) {
 		fmt.Sprintf(": the findings of broker %d name the directories (%s)", b.ID, clusterPage)
 }
 
-// unreachedAfter is how long a connection to a broker may fail: one that dies is fenced before.
-const unreachedAfter = 5 * time.Second
+// unreachedAfter is how much longer than a session timeout a connection to a broker may fail: one
+// that has ended is fenced before.
+const unreachedAfter = 2 * time.Second
 
 // stands reports whether it has been long enough that a connection to an active broker cannot be
 // made. While a metadata leader is elected, it does not report so.
 func (f *Facts) stands(x *view.Unreached) bool {
-	return f.Now.Sub(x.Since) >= unreachedAfter && f.Cluster.Of(x.Broker).State == "active" && !elects(f.Cluster)
+	return f.Now.Sub(x.Since) >= f.Cluster.Session+unreachedAfter && f.Cluster.Of(x.Broker).State == "active" && !elects(f.Cluster)
 }
 
 // leads reports whether the metadata have a leader. Without one no broker is fenced: one that the

@@ -290,6 +290,7 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 			c.Unreached[0].Follows = false
 		}), []string{"warn connection to broker 2: it cannot be made at b:1, the address that broker 2 advertises to other brokers: connection"}},
 		{"cannot connect for a moment", member(unreached(2, time.Second)), nil},
+		{"cannot connect, and may have ended", member(unreached(2, time.Minute), func(c *view.Cluster) { c.Session = time.Minute }), nil},
 		{"the other one is fenced", member(unreached(2, time.Minute), func(c *view.Cluster) { c.Brokers[1].State = "fenced" }), nil},
 	})
 	examine(t, "unclean", []patient{
