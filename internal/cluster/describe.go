@@ -37,7 +37,7 @@ func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster)
 		if answered {
 			x.State = state.String()
 		}
-		x.Skew, x.Version, x.Stale, x.Shunned = leader.Ahead, leader.Version, leader.Behind, leader.Unreached
+		x.Skew, x.Version, x.Stale, x.Shunned = leader.Ahead, leader.Version, leader.Behind, leader.Shunned
 	}
 	for _, stopped := range s.Stopped() { // sorted by leader
 		last := len(x.Stopped) - 1

@@ -48,13 +48,12 @@ func (c *Cluster) reported() (list []int32) {
 	return list
 }
 
-// Shunned returns the brokers that get no leadership as long as others can lead, because most of
-// the others cannot connect to them; see controller.HeartbeatAnswer.
+// Shunned returns those of the newest controller.HeartbeatAnswer.
 func (c *Cluster) Shunned() []int32 {
 	a := c.agent.Load()
 	if a == nil {
 		return nil
 	}
 	_, of, _ := a.State()
-	return of.Unreached
+	return of.Shunned
 }

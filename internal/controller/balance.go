@@ -38,10 +38,7 @@ func (l *Loop) balance(ctx context.Context, now time.Duration) error {
 
 // prefer elects preferred leaders.
 func (l *Loop) prefer(ctx context.Context, now time.Duration) error {
-	l.mu.Lock()
-	img, unreached := l.imageLocked(), l.unreached
-	l.mu.Unlock()
-	changes, more, later := preferred(img, unreached, balanceStep)
+	changes, more, later := preferred(l.known(), balanceStep)
 	switch {
 	case more:
 		l.balanceAt = now + balancePause
@@ -69,15 +66,15 @@ func (l *Loop) submit(ctx context.Context, what string, changes []change) error 
 // preferred returns at most a number of changes that make preferred replicas the leaders. more
 // reports that there are others, and later that a preferred replica could lead but is not in sync
 // yet.
-func preferred(img *metadata.Image, unreached []int32, most int) (changes []change, more, later bool) {
-	for t := range img.Topics() {
+func preferred(known knowledge, most int) (changes []change, more, later bool) {
+	for t := range known.img.Topics() {
 		for i, p := range t.Partitions.All() {
 			first := p.Replicas[0]
 			if p.Leader == first || p.Leader == election.None || p.Reassigning() {
 				continue
 			}
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-			v := view{img, tp, unreached}
+			v := known.of(tp)
 			next, changed := election.Decider{View: v}.Prefer(*p)
 			switch {
 			case !changed:
@@ -85,7 +82,7 @@ func preferred(img *metadata.Image, unreached []int32, most int) (changes []chan
 			case len(changes) == most:
 				return changes, true, later
 			default:
-				changes = append(changes, newChange(img, tp, p, next))
+				changes = append(changes, newChange(known.img, tp, p, next))
 			}
 		}
 	}
@@ -95,9 +92,8 @@ func preferred(img *metadata.Image, unreached []int32, most int) (changes []chan
 // raise begins reassignments that add replicas to the partitions of internal topics that were
 // created before there were enough brokers.
 func (l *Loop) raise(ctx context.Context, now time.Duration) error {
-	l.mu.Lock()
-	img, unreached := l.imageLocked(), l.unreached
-	l.mu.Unlock()
+	known := l.known()
+	img := known.img
 	l.raiseAt = now + sweepInterval
 	var changes []change
 	for t := range img.Topics() {
@@ -110,7 +106,7 @@ func (l *Loop) raise(ctx context.Context, now time.Duration) error {
 			if target == nil || len(changes) == balanceStep {
 				continue
 			}
-			d := election.Decider{View: view{img, tp, unreached}, MinISR: l.opt.MinISR(img, t, p)}
+			d := election.Decider{View: known.of(tp), MinISR: l.opt.MinISR(img, t, p)}
 			if next, ok := d.Reassign(*p, target); ok {
 				changes = append(changes, newChange(img, tp, p, next))
 			}

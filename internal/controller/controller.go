@@ -33,8 +33,8 @@ type Options struct {
 	Groups configdef.Groups
 	// MinISR returns the effective min.insync.replicas of a partition; nil selects 1.
 	MinISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
-	// Unreached returns HeartbeatAnswer.Unreached of the newest answer; nil for none.
-	Unreached func() []int32
+	// Shunned returns HeartbeatAnswer.Shunned of the newest answer; nil for none.
+	Shunned func() []int32
 }
 
 // Controller changes metadata. Its methods may be called concurrently; it has no state of its own.
@@ -87,12 +87,12 @@ func New(opts Options) *Controller {
 	return &Controller{opts: opts}
 }
 
-// unreached returns the brokers that others cannot connect to, as far as this one knows.
-func (c *Controller) unreached() []int32 {
-	if c.opts.Unreached == nil {
-		return nil
+// known returns what decisions on an image follow from, as far as this broker knows.
+func (c *Controller) known(img *metadata.Image) knowledge {
+	if c.opts.Shunned == nil {
+		return knowledge{img: img}
 	}
-	return c.opts.Unreached()
+	return knowledge{img, c.opts.Shunned()}
 }
 
 // retry runs attempt until it succeeds or fails for another reason than a concurrent write, but at

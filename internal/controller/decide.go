@@ -11,12 +11,20 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// view is what the controller knows of the brokers of one partition: what an image shows, and
-// which brokers are unreached (sessions.unreached). It implements election.View.
+// knowledge is what the controller decides by: an image, and the brokers that get no leadership as
+// long as others can lead (sessions.shunned).
+type knowledge struct {
+	img     *metadata.Image
+	shunned []int32
+}
+
+// of returns what is known of the brokers of a partition.
+func (k knowledge) of(tp metadata.TopicPartition) view { return view{k, tp} }
+
+// view is what the controller knows of the brokers of one partition. It implements election.View.
 type view struct {
-	img       *metadata.Image
-	tp        metadata.TopicPartition
-	unreached []int32
+	knowledge
+	tp metadata.TopicPartition
 }
 
 // replaceable reports whether another member of the ISR than the leader could lead.
@@ -47,11 +55,11 @@ func (v view) Online(broker int32) bool {
 	return works
 }
 
-// Writes implements election.View. The followers of a broker that is unreached have no records of
-// it, so acks=all would be refused.
+// Writes implements election.View. The followers of a shunned broker have no records of it, so
+// acks=all would be refused.
 func (v view) Writes(broker int32) bool {
 	_, writes := v.able(broker)
-	return writes && !slices.Contains(v.unreached, broker)
+	return writes && !slices.Contains(v.shunned, broker)
 }
 
 // able reports whether a broker's replica of the partition can lead or be in sync, and whether it

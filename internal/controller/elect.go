@@ -14,7 +14,7 @@ import (
 // Usable reports whether a broker runs and the log directory of its replica of a partition works,
 // as far as the controller knows.
 func Usable(img *metadata.Image, tp metadata.TopicPartition, broker int32) bool {
-	v := view{img: img, tp: tp}
+	v := knowledge{img: img}.of(tp)
 	return v.Running(broker) && v.Online(broker)
 }
 
@@ -91,7 +91,7 @@ func (c *Controller) ElectPreferred(ctx context.Context, images *metadata.Applie
 			if p.Leader == p.Replicas[0] {
 				return *p, refuse(ElectionNotNeeded, "Leader election not needed for topic partition.")
 			}
-			next, changed := election.Decider{View: view{img, tp, c.unreached()}}.Prefer(*p)
+			next, changed := election.Decider{View: c.known(img).of(tp)}.Prefer(*p)
 			if !changed {
 				return *p, refuse(PreferredLeaderNotAvailable, "The preferred leader was not available.")
 			}
@@ -134,7 +134,7 @@ func (l *Loop) losing(ctx context.Context, img *metadata.Image, list []metadata.
 	ask := map[int32][]metadata.TopicPartition{}
 	for _, tp := range list {
 		if p := img.Partition(tp); p != nil && p.Leader == election.None {
-			l.addAsked(ask, view{img: img, tp: tp}, p.Replicas)
+			l.addAsked(ask, knowledge{img: img}.of(tp), p.Replicas)
 		}
 	}
 	reports, silent := l.reports(ctx, img, ask)
@@ -146,7 +146,7 @@ func (l *Loop) losing(ctx context.Context, img *metadata.Image, list []metadata.
 			return *p, refuse(EligibleLeadersNotAvailable, "Broker %d has not reported its log; try again, or stop it first.", x.broker)
 		}
 		t := img.TopicByID(tp.Topic)
-		v := view{img, tp, l.shunned()}
+		v := knowledge{img, l.known().shunned}.of(tp)
 		d := election.Decider{View: v, MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}
 		next, changed := d.Unclean(*p, reports[tp])
 		if !changed || next.Leader == election.None {

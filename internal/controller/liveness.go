@@ -54,9 +54,9 @@ type HeartbeatAnswer struct {
 	Liveness metadata.Liveness `json:"state"`
 	// Revision is that of the metadata that the controller showed when it composed the answer.
 	Revision int64 `json:"revision"`
-	// Unreached are the brokers that get no leadership as long as others can lead, because most of
-	// the others cannot connect to them.
-	Unreached []int32 `json:"unreached,omitempty"`
+	// Shunned are the brokers that get no leadership as long as others can lead, because more than
+	// half of the others name them as Unreached.
+	Shunned []int32 `json:"shunned,omitempty"`
 }
 
 // sessions decides which brokers are alive. It is pure: times are readings of a monotonic clock,
@@ -299,18 +299,18 @@ func (s *sessions) expired(now, interval time.Duration, kept [16]byte) []int32 {
 	return ended
 }
 
-// unreached returns the brokers that are running and to which more than half of the other running
+// shunned returns the brokers that are running and to which more than half of the other running
 // brokers cannot connect, by the newest heartbeat of each, in order. A broker that was not heard in
 // this term, or that does not report it, counts as one that can connect. So a controller that has
 // just begun knows of none, and what a broker has reported is forgotten with its session.
 //
-// Those that were unreached before remain so while brokers restart that could not connect either: a
+// Those that were shunned before remain so while brokers restart that could not connect either: a
 // broker that has run for too short a time to know, which fresh reports, does not count.
 //
 // A broker whose own network fails may report all others. With two or more others it is outvoted.
 // The only other one is not: a leader that its only follower cannot reach has no follower, whatever
 // the reason is.
-func (s *sessions) unreached(img *metadata.Image, before []int32, fresh func(broker int32) bool) (list []int32) {
+func (s *sessions) shunned(img *metadata.Image, before []int32, fresh func(broker int32) bool) (list []int32) {
 	var runs []int32
 	reports := map[int32][]int32{} // by broker, who cannot connect to it
 	for _, b := range img.Brokers() {

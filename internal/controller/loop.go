@@ -112,9 +112,9 @@ type Loop struct {
 	sessions *sessions      // nil while this node does not lead
 	store    inTerm         // of the present term, or the last one
 	admitted map[int32]bool // brokers whose registration runs
-	// unreached are the brokers that others cannot connect to, as the sessions showed at the last
-	// step; nil at the begin of a term. It is replaced, never modified.
-	unreached []int32
+	// shunned are the brokers that the sessions showed at the last step to be so; nil at the begin
+	// of a term. It is replaced, never modified.
+	shunned []int32
 
 	// Used by Run's goroutine only.
 	swept    time.Duration                             // when all partitions were examined last
@@ -258,7 +258,7 @@ func (l *Loop) begin(term Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	img, now := l.imageLocked(), l.opt.Now()
-	l.sessions, l.all, l.unreached = newSessions(l.opt.Timeout, now), true, nil
+	l.sessions, l.all, l.shunned = newSessions(l.opt.Timeout, now), true, nil
 	l.store = inTerm{l.opt.Store, term.Number}
 	clear(l.dirty)
 	l.swept, l.asked = now, now-reportInterval
@@ -304,12 +304,12 @@ func (l *Loop) decideDirty(ctx context.Context, now time.Duration) error {
 	l.mu.Lock()
 	dirty, all := l.dirty, l.all || now-l.swept >= sweepInterval
 	l.dirty, l.all = map[metadata.TopicPartition]bool{}, false
-	img, unreached := l.imageLocked(), l.unreached
+	known := l.knownLocked()
 	l.mu.Unlock()
 	if all {
 		l.swept = now
 		clear(dirty)
-		for t := range img.Topics() {
+		for t := range known.img.Topics() {
 			for i := range t.Partitions.All() {
 				dirty[metadata.TopicPartition{Topic: t.ID, Partition: i}] = true
 			}
@@ -323,7 +323,7 @@ func (l *Loop) decideDirty(ctx context.Context, now time.Duration) error {
 	}
 	var changes []change
 	for tp := range dirty {
-		if c, ok := l.decide(view{img, tp, unreached}, now); ok {
+		if c, ok := l.decide(known.of(tp), now); ok {
 			changes = append(changes, c)
 		}
 	}

@@ -153,7 +153,7 @@ func TestFailedDirectoriesAndDamagedLogs(t *testing.T) {
 	w.want("the next leader's log is damaged", "3@2 isr [3] elr []")
 	w.newLoop()
 	w.lead()
-	able := func(id int32) bool { return view{img: w.applier.Image(), tp: tpA}.Online(id) }
+	able := func(id int32) bool { return knowledge{img: w.applier.Image()}.of(tpA).Online(id) }
 	if able(1) || able(2) {
 		t.Error("the next controller forgot")
 	}

@@ -61,7 +61,7 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, unreached := make([]candidate, 0, len(kvs)), c.unreached()
+	list, shunned := make([]candidate, 0, len(kvs)), c.known(nil).shunned
 	for _, kv := range kvs {
 		b, err := metadata.DecodeBroker(kv)
 		if err != nil {
@@ -75,7 +75,7 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 			return nil, err
 		}
 		fit := fitnessOf(&b, &state)
-		if slices.Contains(unreached, b.ID) {
+		if slices.Contains(shunned, b.ID) {
 			fit = max(fit, slow)
 		}
 		list = append(list, candidate{id: b.ID, rack: b.Rack, fit: fit, state: unchanged(kv)})

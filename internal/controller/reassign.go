@@ -40,7 +40,7 @@ func (c *Controller) Reassign(ctx context.Context, images *metadata.Applier, lis
 			brokers = append(brokers, candidate{id: b.ID, fit: fitnessOf(&b, &state)})
 		}
 		return func(tp metadata.TopicPartition, p *metadata.Partition) (metadata.Partition, error) {
-			d := election.Decider{View: view{img, tp, c.unreached()}, MinISR: 1}
+			d := election.Decider{View: c.known(img).of(tp), MinISR: 1}
 			if c.opts.MinISR != nil {
 				d.MinISR = c.opts.MinISR(img, img.TopicByID(tp.Topic), p)
 			}

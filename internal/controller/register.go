@@ -78,8 +78,8 @@ type registrar struct {
 	images *metadata.Applier
 	minISR func(*metadata.Image, *metadata.Topic, *metadata.Partition) int
 	alone  bool // the broker is on this node, and there is no other voter and no other broker
-	// unreached are the brokers that others cannot connect to.
-	unreached []int32
+	// shunned are those of knowledge.
+	shunned []int32
 }
 
 // register runs all steps and returns the broker epoch. The request must have been admitted. It
@@ -126,7 +126,7 @@ func (r *registrar) lead(ctx context.Context, broker int32, revision int64) erro
 			if p.Leader != election.None || !p.HasReplica(broker) {
 				continue
 			}
-			v := view{img, metadata.TopicPartition{Topic: t.ID, Partition: i}, r.unreached}
+			v := knowledge{img, r.shunned}.of(metadata.TopicPartition{Topic: t.ID, Partition: i})
 			if next, changed, _ := decide(election.Decider{MinISR: r.minISR(img, t, p)}, v, *p); changed {
 				changes = append(changes, newChange(img, v.tp, p, next))
 			}
@@ -241,11 +241,12 @@ func (r *registrar) returning(img *metadata.Image, q *RegisterRequest) (changes 
 			}
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
 			dir, _ := img.Placement(q.Broker, tp)
-			is := condition(&former, q, view{img: img, tp: tp}, dir, p)
+			v := knowledge{img, r.shunned}.of(tp)
+			is := condition(&former, q, v, dir, p)
 			if r.alone && is == election.Whole && keeps(q, dir, p) {
 				continue
 			}
-			d := election.Decider{View: view{img, tp, r.unreached}, MinISR: r.minISR(img, t, p)}
+			d := election.Decider{View: v, MinISR: r.minISR(img, t, p)}
 			if next, changed := d.Return(*p, q.Broker, dir, is); changed {
 				if is == election.LossySole {
 					leads := next

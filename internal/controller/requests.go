@@ -19,7 +19,7 @@ var ErrNotController = errors.New("this broker is not the controller")
 // any other error the registration may be incomplete, and the process should ask again, possibly
 // another controller.
 func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, err error) {
-	r := registrar{log: l.opt.Log, images: l.opt.Images, minISR: l.opt.MinISR, unreached: l.shunned()}
+	r := registrar{log: l.opt.Log, images: l.opt.Images, minISR: l.opt.MinISR, shunned: l.known().shunned}
 	for range maxAttempts {
 		if r.store, err = l.admit(q); err != nil {
 			return 0, err
@@ -107,7 +107,7 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 	if !ok {
 		return a, stale
 	}
-	a.Liveness, a.Unreached = state.Liveness, l.unreached
+	a.Liveness, a.Shunned = state.Liveness, l.shunned
 	if news(&before, &h) || !runs && a.Proven > 0 {
 		l.signalLocked()
 	}
@@ -220,17 +220,17 @@ func (l *Loop) Resign(ctx context.Context, broker int32, brokerEpoch int64, list
 	}
 	for range maxAttempts {
 		l.mu.Lock()
-		leads, store, img, unreached := l.sessions != nil, l.store, l.imageLocked(), l.unreached
+		leads, store, known := l.sessions != nil, l.store, l.knownLocked()
 		l.mu.Unlock()
 		if !leads {
 			return 0, ErrNotController
 		}
-		if b, ok := img.Broker(broker); !ok || b.Epoch != brokerEpoch {
+		if b, ok := known.img.Broker(broker); !ok || b.Epoch != brokerEpoch {
 			return 0, refuse(StaleBrokerEpoch, "broker %d is not registered with epoch %d", broker, brokerEpoch)
 		}
-		changes := l.resigning(img, unreached, broker, list)
+		changes := l.resigning(known, broker, list)
 		if len(changes) == 0 {
-			return max(revision, img.Version()), nil
+			return max(revision, known.img.Version()), nil
 		}
 		if revision, err = submit(ctx, store, changes); err != nil {
 			return 0, fmt.Errorf("resign: %w", err)
@@ -242,16 +242,16 @@ func (l *Loop) Resign(ctx context.Context, broker int32, brokerEpoch int64, list
 	return 0, fmt.Errorf("resign: %w", metadata.ErrConflict)
 }
 
-func (l *Loop) resigning(img *metadata.Image, unreached []int32, broker int32, list []Resigned) (changes []change) {
+func (l *Loop) resigning(known knowledge, broker int32, list []Resigned) (changes []change) {
 	for _, x := range list {
-		t := img.TopicByID(x.Topic)
+		t := known.img.TopicByID(x.Topic)
 		if t == nil || t.Partitions.At(x.Partition) == nil {
 			continue
 		}
 		p := t.Partitions.At(x.Partition)
-		d := election.Decider{View: view{img, x.TopicPartition, unreached}, MinISR: l.opt.MinISR(img, t, p)}
+		d := election.Decider{View: known.of(x.TopicPartition), MinISR: l.opt.MinISR(known.img, t, p)}
 		if next, changed := d.Resign(*p, broker, x.Epoch); changed {
-			changes = append(changes, newChange(img, x.TopicPartition, p, next))
+			changes = append(changes, newChange(known.img, x.TopicPartition, p, next))
 		}
 	}
 	return changes

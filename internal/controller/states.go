@@ -47,29 +47,31 @@ func (l *Loop) judge(now time.Duration) (*metadata.Image, map[int32]metadata.Bro
 			next[b.ID] = to
 		}
 	}
-	l.noteUnreachedLocked(img, now)
+	l.noteShunnedLocked(img, now)
 	return img, next
 }
 
-// noteUnreachedLocked keeps which brokers are unreached. If they change, every partition is
+// noteShunnedLocked keeps which brokers are shunned. If they change, every partition is
 // examined: a leadership of such a broker moves if another replica in sync can lead. One that can
 // be reached again leads again by the election of preferred leaders. The caller holds mu.
-func (l *Loop) noteUnreachedLocked(img *metadata.Image, now time.Duration) {
-	unreached := l.sessions.unreached(img, l.unreached, func(b int32) bool { return now-l.running[b] < 2*l.opt.Timeout })
-	if slices.Equal(unreached, l.unreached) {
+func (l *Loop) noteShunnedLocked(img *metadata.Image, now time.Duration) {
+	shunned := l.sessions.shunned(img, l.shunned, func(b int32) bool { return now-l.running[b] < 2*l.opt.Timeout })
+	if slices.Equal(shunned, l.shunned) {
 		return
 	}
 	l.opt.Log.Warn("brokers to which most others cannot connect have changed: they get no leadership that another replica can have",
-		zap.Int32s("brokers", unreached), zap.Int32s("before", l.unreached))
-	l.unreached, l.all = unreached, true
+		zap.Int32s("brokers", shunned), zap.Int32s("before", l.shunned))
+	l.shunned, l.all = shunned, true
 }
 
-// shunned returns the brokers that are unreached.
-func (l *Loop) shunned() []int32 {
+// known returns what decisions follow from.
+func (l *Loop) known() knowledge {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.unreached
+	return l.knownLocked()
 }
+
+func (l *Loop) knownLocked() knowledge { return knowledge{l.imageLocked(), l.shunned} }
 
 // noteRunning keeps since when a broker runs.
 func (l *Loop) noteRunning(broker int32, is metadata.Liveness, now time.Duration) {
@@ -147,7 +149,7 @@ func leads(img *metadata.Image, broker int32, applied int64) bool {
 			case !slices.Contains(p.ISR, broker):
 			case p.Leader != broker && p.Revision > applied:
 				return true
-			case p.Leader == broker && (view{img: img, tp: metadata.TopicPartition{Topic: t.ID, Partition: i}}).replaceable(p):
+			case p.Leader == broker && knowledge{img: img}.of(metadata.TopicPartition{Topic: t.ID, Partition: i}).replaceable(p):
 				return true
 			}
 		}

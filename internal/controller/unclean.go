@@ -59,9 +59,8 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 	if l.opt.LogStates == nil || len(l.stuck) == 0 || now-l.asked < reportInterval {
 		return nil
 	}
-	l.mu.Lock()
-	img, unreached := l.imageLocked(), l.unreached
-	l.mu.Unlock()
+	known := l.known()
+	img := known.img
 	ask := map[int32][]metadata.TopicPartition{}
 	var due []metadata.TopicPartition
 	for tp, since := range l.stuck {
@@ -71,7 +70,7 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 			delete(l.silent, tp)
 			continue
 		}
-		v := view{img: img, tp: tp}
+		v := known.of(tp)
 		if p.Leader != election.None || !l.mayLose(img, t, v, p, now-since) {
 			continue
 		}
@@ -97,7 +96,7 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 				continue // the log that is not known may be the longest
 			}
 		}
-		d := election.Decider{View: view{img, tp, unreached}, MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}
+		d := election.Decider{View: known.of(tp), MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}
 		next, changed := d.Unclean(*p, reports[tp])
 		if !changed {
 			continue

@@ -99,7 +99,7 @@ func (h *history) restart(id int32, how string) {
 		}
 	})
 	rec := h.record1()
-	last := how == "damaged" && !(view{img: h.applier.Image(), tp: tpA}).hasOther(rec, id) // no other one has what it lacks
+	last := how == "damaged" && !knowledge{img: h.applier.Image()}.of(tpA).hasOther(rec, id) // no other one has what it lacks
 	if in := slices.Contains(rec.ISR, id) || slices.Contains(rec.ELR, id); in && how != "whole" && how != "unnoted" && placed && !last {
 		h.rt.Fatalf("broker %d is %s and remains in %s", id, how, h.record())
 	}
@@ -115,7 +115,7 @@ func (h *history) restart(id int32, how string) {
 func (h *history) grow(id int32) {
 	img := h.applier.Image()
 	p := *img.Partition(tpA)
-	v := view{img: img, tp: tpA}
+	v := knowledge{img: img}.of(tpA)
 	if state, _ := img.Liveness(id); p.Leader < 0 || slices.Contains(p.ISR, id) || state != metadata.Active || !v.Online(id) {
 		return
 	}
@@ -141,9 +141,10 @@ func (h *history) check() {
 	if state, _ := img.Liveness(p.Leader); p.Leader != election.None && (state == metadata.Fenced || state == metadata.Starting) {
 		h.rt.Fatalf("broker %d leads and is %v", p.Leader, state)
 	}
+	v := knowledge{img: img}.of(tpA)
 	for _, b := range p.ISR {
-		if state, _ := img.Liveness(b); state == metadata.Fenced || (view{img: img, tp: tpA}).damaged(b) {
-			h.rt.Fatalf("broker %d is in sync, %v, damaged %t", b, state, view{img: img, tp: tpA}.damaged(b))
+		if state, _ := img.Liveness(b); state == metadata.Fenced || v.damaged(b) {
+			h.rt.Fatalf("broker %d is in sync, %v, damaged %t", b, state, v.damaged(b))
 		}
 	}
 	h.last = p

@@ -111,7 +111,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	r.control = controller.New(controller.Options{
 		Store: b.guard.Changes(c.Store()), Configs: b.configs, NumPartitions: r.conf.NumPartitions,
 		ReplicationFactor: r.conf.DefaultReplicationFactor, Seeds: len(r.conf.Cluster.Seeds), Groups: r.conf.Groups,
-		MinISR: r.settings.MinISR, Unreached: c.Shunned, HasArchive: r.conf.Archive.URL != "",
+		MinISR: r.settings.MinISR, Shunned: c.Shunned, HasArchive: r.conf.Archive.URL != "",
 	})
 	err = c.Control(r.member.incarnation, r.settings.MinISR, func(img *metadata.Image, t *metadata.Topic) bool {
 		return r.settings.Of(img, t).Conf.UncleanElection

@@ -37,7 +37,7 @@ type BrokerState struct {
 	Applied int64 // the version of its Image
 	Unable  []metadata.UnableDir
 	Damaged []metadata.TopicPartition
-	// Unreached are the brokers that controller.Heartbeat names so.
+	// Unreached are those of controller.Heartbeat.
 	Unreached []int32
 }
 
@@ -287,7 +287,7 @@ func (a *Agent) answered(h *controller.Heartbeat, answer controller.HeartbeatAns
 	switch {
 	case h.Epoch != a.epoch || h.Sequence <= a.former:
 	case err == nil:
-		a.heard, a.refused, a.leader.Unreached = time.Now(), "", answer.Unreached
+		a.heard, a.refused, a.leader.Shunned = time.Now(), "", answer.Shunned
 		first := a.session.Lease().IsZero()
 		a.session.Answered(answer.Sequence, answer.Proven, min(answer.Lease, a.o.Timeout))
 		if end := a.session.Lease(); !end.IsZero() && h.Sequence > a.doubted {
@@ -331,8 +331,8 @@ func (a *Agent) compare(of leaderInfo, sent time.Time) {
 type Leader struct {
 	Version string        // empty before the first answer
 	Ahead   time.Duration // by how much its clock is ahead of this broker's
-	// Unreached are the brokers that get no leadership, as controller.HeartbeatAnswer says.
-	Unreached []int32
+	// Shunned are those of controller.HeartbeatAnswer.
+	Shunned []int32
 	// Behind is how long ago the leader had a revision that this broker has not applied yet, 0 if
 	// there is none.
 	Behind time.Duration

@@ -29,7 +29,7 @@ func TestFormatIsFixed(t *testing.T) {
 			Unreached: []int32{1, 2},
 		}, Wish{Vote: true, Seeds: "s"}}),
 		packAnswer(controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining, Revision: 6,
-			Unreached: []int32{1}}, leaderInfo{Wall: 1_700_000_000_000_001, Version: "1.2"}),
+			Shunned: []int32{1}}, leaderInfo{Wall: 1_700_000_000_000_001, Version: "1.2"}),
 		packResign(3, 7, map[metadata.TopicPartition]int32{tp: 11}), encode(resigned{Revision: 6}))
 	golden.File(t, "testdata/messages.json", got, "go test ./internal/membership -run FormatIsFixed")
 }

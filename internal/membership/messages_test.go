@@ -30,7 +30,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 	if got, err := decode[heartbeat](encode(heartbeat{h, wish})); err != nil || !reflect.DeepEqual(got, heartbeat{h, wish}) {
 		t.Errorf("a heartbeat arrives as %+v, %v", got, err)
 	}
-	a := controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining, Unreached: []int32{4}}
+	a := controller.HeartbeatAnswer{Sequence: 5, Proven: 4, Lease: 3 * time.Second, Liveness: metadata.Draining, Shunned: []int32{4}}
 	of := leaderInfo{1_700_000_000_000_001, "1.2"}
 	if got, from, err := unpackAnswer(packAnswer(a, of)); err != nil || !reflect.DeepEqual(got, a) || from != of {
 		t.Errorf("an answer arrives as %+v of %+v, %v", got, from, err)

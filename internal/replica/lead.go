@@ -232,7 +232,7 @@ func (p *Partition) Sweep() (more bool) {
 	}
 	more = p.lead.Sweep(p.env.now(), p.log.Ends().LogEnd)
 	// Links that end together and begin again also end lease and streams for a moment.
-	apart := !lease && p.lead.Unreached()
+	apart := !lease && p.lead.Unsubscribed()
 	cut := apart && p.apart
 	p.apart = apart
 	if p.cutOff.Store(cut); cut {

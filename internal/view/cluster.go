@@ -45,8 +45,7 @@ type Cluster struct {
 	// one that has ended is fenced.
 	Unreached []Unreached
 	Session   time.Duration
-	// Shunned are the brokers that get no leadership as long as others can lead, because most of
-	// the others cannot connect to them.
+	// Shunned are those of controller.HeartbeatAnswer.
 	Shunned []int32
 	Streams Streams
 }

@@ -83,9 +83,9 @@ func (l *Leader) Sweep(now time.Duration, logEnd int64) (more bool) {
 	return l.sweeping
 }
 
-// Unreached reports whether a member of the maximal ISR has no open subscription. Then the high
+// Unsubscribed reports whether a member of the maximal ISR has no open subscription. Then the high
 // watermark cannot pass what that member has acknowledged.
-func (l *Leader) Unreached() bool {
+func (l *Leader) Unsubscribed() bool {
 	for i := range l.members {
 		if m := &l.members[i]; m.Broker != l.cfg.Self && l.maximal(m) && m.state != streamLive {
 			return true

@@ -18,9 +18,9 @@ func (w *world) cannot(all map[int32][]int32) {
 	w.step()
 }
 
-// A broker to which more than half of the other running ones cannot connect is unreached. Which
+// A broker to which more than half of the other running ones cannot connect is shunned. Which
 // these are follows from the newest heartbeats only.
-func TestUnreachedBrokers(t *testing.T) {
+func TestShunnedBrokers(t *testing.T) {
 	type reports = map[int32][]int32
 	for name, c := range map[string]struct {
 		brokers int32
@@ -51,20 +51,20 @@ func TestUnreachedBrokers(t *testing.T) {
 			}
 			w.step()
 			w.cannot(c.reports)
-			if got := w.loop.shunned(); !slices.Equal(got, c.want) {
-				t.Errorf("unreached are %v, want %v", got, c.want)
+			if got := w.loop.known().shunned; !slices.Equal(got, c.want) {
+				t.Errorf("shunned are %v, want %v", got, c.want)
 			}
 			w.cannot(nil)
-			if got := w.loop.shunned(); len(got) > 0 {
-				t.Errorf("unreached are %v although all are reached again", got)
+			if got := w.loop.known().shunned; len(got) > 0 {
+				t.Errorf("shunned are %v although all are reached again", got)
 			}
 		})
 	}
 }
 
-// A leadership moves away from an unreached broker to another replica in sync, and returns by the
+// A leadership moves away from a shunned broker to another replica in sync, and returns by the
 // election of preferred leaders only when the broker is reached again.
-func TestAnUnreachedBrokerDoesNotLead(t *testing.T) {
+func TestAShunnedBrokerDoesNotLead(t *testing.T) {
 	w := three(t)
 	w.loop.opt.Balance = true
 	w.cannot(map[int32][]int32{2: {1}})
@@ -84,7 +84,7 @@ func TestAnUnreachedBrokerDoesNotLead(t *testing.T) {
 }
 
 // The only replica in sync leads, although no other reaches its broker: clients may.
-func TestAnUnreachedBrokerLeadsIfNoOtherCan(t *testing.T) {
+func TestAShunnedBrokerLeadsIfNoOtherCan(t *testing.T) {
 	w := three(t)
 	w.topic(metadata.Partition{Leader: 1, LeaderEpoch: 4, Replicas: []int32{1, 2, 3}, ISR: []int32{1}, ELR: []int32{2, 3}})
 	w.cannot(map[int32][]int32{2: {1}, 3: {1}})
@@ -103,8 +103,8 @@ func TestReportsEndWithTheirSession(t *testing.T) {
 	w.cannot(map[int32][]int32{2: {1}, 3: {1}})
 	w.procs[2].up, w.procs[3].silent = false, true
 	w.pass(2 * DefaultSessionTimeout)
-	if got := w.loop.shunned(); len(got) > 0 {
-		t.Errorf("both that reported are fenced, and unreached are %v", got)
+	if got := w.loop.known().shunned; len(got) > 0 {
+		t.Errorf("both that reported are fenced, and shunned are %v", got)
 	}
 
 	w = three(t)
@@ -115,16 +115,16 @@ func TestReportsEndWithTheirSession(t *testing.T) {
 	w.lead()
 	w.loop.opt.Balance, w.loop.balanceAt = true, w.now+balanceInterval
 	w.must(w.loop.step(context.Background(), w.now))
-	if got := w.loop.shunned(); len(got) > 0 {
+	if got := w.loop.known().shunned; len(got) > 0 {
 		t.Errorf("the next controller was not heard, and knows of %v", got)
 	}
 	w.beat(w.procs[3])
 	w.must(w.loop.step(context.Background(), w.now))
-	if got := w.loop.shunned(); len(got) > 0 {
+	if got := w.loop.known().shunned; len(got) > 0 {
 		t.Errorf("the next controller was heard by one broker, and knows of %v", got)
 	}
 	w.step()
-	if got := w.loop.shunned(); !slices.Equal(got, []int32{1}) {
+	if got := w.loop.known().shunned; !slices.Equal(got, []int32{1}) {
 		t.Errorf("the next controller was heard by all, and knows of %v", got)
 	}
 	w.want("at the next controller", "2@1 isr [1 2 3] elr []")
@@ -132,7 +132,7 @@ func TestReportsEndWithTheirSession(t *testing.T) {
 
 // A broker that has just been restarted does not know yet what it cannot connect to: until then, it
 // does not outvote the others about what they knew. It is not counted out in a new verdict.
-func TestARestartHidesNoUnreachedBroker(t *testing.T) {
+func TestARestartHidesNoShunnedBroker(t *testing.T) {
 	w := three(t)
 	w.cannot(map[int32][]int32{2: {1}, 3: {1}})
 	w.pass(3 * DefaultSessionTimeout)
@@ -141,34 +141,34 @@ func TestARestartHidesNoUnreachedBroker(t *testing.T) {
 	for w.state(2) != metadata.Active {
 		w.step()
 	}
-	if got := w.loop.shunned(); !slices.Equal(got, []int32{1}) {
-		t.Errorf("broker 2 was restarted, and unreached are %v", got)
+	if got := w.loop.known().shunned; !slices.Equal(got, []int32{1}) {
+		t.Errorf("broker 2 was restarted, and shunned are %v", got)
 	}
 	w.cannot(map[int32][]int32{3: {1, 2}})
-	if got := w.loop.shunned(); !slices.Equal(got, []int32{1}) {
-		t.Errorf("broker 3 reports all others, and unreached are %v", got)
+	if got := w.loop.known().shunned; !slices.Equal(got, []int32{1}) {
+		t.Errorf("broker 3 reports all others, and shunned are %v", got)
 	}
 	w.pass(2 * DefaultSessionTimeout)
-	if got := w.loop.shunned(); len(got) > 0 {
-		t.Errorf("broker 2 reports nothing for long, and unreached are %v", got)
+	if got := w.loop.known().shunned; len(got) > 0 {
+		t.Errorf("broker 2 reports nothing for long, and shunned are %v", got)
 	}
 }
 
-// Answers name the unreached brokers. So any broker refuses to elect them and places the leaders of
+// Answers name the shunned brokers. So any broker refuses to elect them and places the leaders of
 // new partitions elsewhere.
-func TestAnswersNameUnreachedBrokers(t *testing.T) {
+func TestAnswersNameShunnedBrokers(t *testing.T) {
 	w := three(t)
 	w.cannot(map[int32][]int32{1: {2}, 3: {2}})
 	a, err := w.beat(w.procs[1])
 	must.OK(t, err)
-	if !slices.Equal(a.Unreached, []int32{2}) {
-		t.Fatalf("the answer names %v", a.Unreached)
+	if !slices.Equal(a.Shunned, []int32{2}) {
+		t.Fatalf("the answer names %v", a.Shunned)
 	}
-	c := New(Options{Store: w.store, Unreached: func() []int32 { return a.Unreached }})
+	c := New(Options{Store: w.store, Shunned: func() []int32 { return a.Shunned }})
 	w.topic(metadata.Partition{Leader: 1, Replicas: []int32{2, 1, 3}, ISR: []int32{1, 2, 3}})
 	_, errs := c.ElectPreferred(context.Background(), w.applier, []metadata.TopicPartition{tpA})
 	if !isRefusal(errs[0], PreferredLeaderNotAvailable) {
-		t.Errorf("an election of an unreached broker: %v", errs[0])
+		t.Errorf("an election of a shunned broker: %v", errs[0])
 	}
 	list, err := c.candidates(context.Background())
 	must.OK(t, err)
