@@ -44,18 +44,21 @@ const MaxShareVersion int16 = 1
 // store with a higher level.
 const MaxFeatureLevel int32 = TierLevel
 
-// ShareLevel is the feature level from which on the cluster may have a level of share.version.
+// ShareLevel is the feature level from which on the cluster may have a level of share.version. A
+// request to set share.version=1 raises the level.
 const ShareLevel int32 = 2
 
 // SnapshotLevel is the feature level from which on the metadata may have snapshots, marks and
-// collections.
+// collections. The first snapshot raises the level.
 const SnapshotLevel int32 = 3
 
 // LedLevel is the feature level from which on logs note the epochs in which they lead. Checkpoints
-// with a note are damaged to a version that does not support it.
+// with a note are damaged to a version that does not support it. Nothing raises the level for the
+// notes alone.
 const LedLevel int32 = 4
 
-// TierLevel is the feature level from which on the metadata may name copies of old records.
+// TierLevel is the feature level from which on the metadata may name copies of old records. The
+// first topic with remote.storage.enable raises the level.
 const TierLevel int32 = 5
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
