@@ -6,8 +6,12 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestSpeaksHTTP(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())

@@ -10,12 +10,15 @@ import (
 // unchecked are packages that start goroutines and have no leak check of their own, with the
 // reasons.
 var unchecked = map[string]string{
+	"cmd/chronik-bench":           "what it starts ends with the process",
+	"cmd/chronikctl":              "what it starts ends with the process",
 	"internal/testing/objecttest": "it has no tests: the tests of the stores that call it check for leaks",
 	"internal/testing/storetest":  "it has no tests: the tests of the stores that call it check for leaks",
 	"internal/testing/vfstest":    "it has no tests: the tests of the file systems that call it start goroutines that end with a call",
 }
 
-// starts reports whether a file has a go statement, or calls a method Go, as sync.WaitGroup's.
+// starts reports whether a file has a go statement, calls a method Go, as sync.WaitGroup's, or a
+// function AfterFunc, as those of time and context.
 func (f goFile) starts() (found bool) {
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -23,7 +26,7 @@ func (f goFile) starts() (found bool) {
 			found = true
 		case *ast.CallExpr:
 			s, ok := n.Fun.(*ast.SelectorExpr)
-			found = found || ok && s.Sel.Name == "Go"
+			found = found || ok && (s.Sel.Name == "Go" || s.Sel.Name == "AfterFunc")
 		}
 		return !found
 	})
@@ -85,12 +88,13 @@ func TestAMissingLeakCheckIsFound(t *testing.T) {
 		"group/a.go":        "package group\nfunc f() { work.Go(f) }\n",
 		"checked/a.go":      "package checked\nfunc f() { go f() }\n",
 		"checked/a_test.go": "package checked\nfunc TestMain(m *testing.M) { goleak.VerifyTestMain(m) }\n",
+		"later/a.go":        "package later\nfunc f() { time.AfterFunc(0, f) }\n",
 		"one/a.go":          "package one\nfunc f() { go f() }\n",
 		"one/a_test.go":     "package one\nimport \"testing/synctest\"\nfunc TestF(t *testing.T) { defer goleak.VerifyNone(t) }\n",
 		"none/a.go":         "package none\nfunc f() { f() }\n",
 		"none/a_test.go":    "package none\nfunc f() { go f() }\n",
 	}))
-	if len(found) != 3 || !found["plain"] || !found["group"] || !found["one"] {
+	if len(found) != 4 || !found["plain"] || !found["group"] || !found["later"] || !found["one"] {
 		t.Errorf("found %v", found)
 	}
 }

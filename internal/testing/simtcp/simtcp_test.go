@@ -12,8 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	serverIP = "10.0.0.1"
