@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +41,35 @@ func TestDocsListEveryAPI(t *testing.T) {
 		fmt.Fprintf(&b, "| %d | %s | %d to %d |\n", a.Key, a.Name(), a.Min, a.Max)
 	}
 	golden.Part(t, "../../docs/compatibility.md", "apis", b.String(), "go test ./internal/broker -run Docs")
+}
+
+// The comment of each handler has the versions of the table. Of Produce it names those that are
+// more than listed.
+func TestCommentsHaveTheVersionsOfTheTable(t *testing.T) {
+	var text strings.Builder
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		must(t, err)
+		text.Write(b)
+	}
+	table, err := Table(0)
+	must(t, err)
+	for _, a := range table.APIs() {
+		from := a.Min
+		if a.Key == int16(kmsg.Produce) {
+			from = 3
+		}
+		want := fmt.Sprintf("%d (?:to|and) %d", from, a.Max)
+		if from == a.Max {
+			want = fmt.Sprint(from)
+		}
+		want = fmt.Sprintf(`(?m)^// \w+ \(key %d\), versions? %s\b`, a.Key, want)
+		if !regexp.MustCompile(want).MatchString(text.String()) {
+			t.Errorf("%s: no comment says %s", a.Name(), want)
+		}
+	}
 }
 
 // missing are the APIs that a broker of Kafka 4.4 lists and this one does not, by the reason.
