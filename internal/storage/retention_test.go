@@ -127,6 +127,32 @@ func TestRetentionByTime(t *testing.T) {
 	}
 }
 
+// archived is an observer with an object store that has the records up to an offset.
+type archived struct {
+	idle
+	end *int64
+}
+
+func (s archived) Copied() int64 { return *s.end }
+
+// Retention removes only what the object store has, however old the rest is.
+func TestRetentionKeepsWhatIsNotCopied(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	conf := keeping("sync", hour, -1)
+	conf.Cleanup.Remote = true
+	l, end := kept(t, d, conf), int64(0)
+	l.Observe(archived{end: &end})
+	putAt(t, l, 6, 700, ago(2*hour)) // two per segment
+	must(t, l.flush())
+	for _, x := range [][2]int64{{0, 0}, {3, 2}, {4, 4}, {6, 6}} {
+		end = x[0]
+		d.applyRetention()
+		if e := l.Ends(); e.LogStart != x[1] {
+			t.Errorf("copied up to %d: the log starts at %d, want %d", x[0], e.LogStart, x[1])
+		}
+	}
+}
+
 // The records of a small quiet partition are only in the journal, and are carried from file to
 // file. When all of them are old they are removed without ever reaching a segment, and the next
 // records begin an empty log.
