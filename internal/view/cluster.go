@@ -41,8 +41,8 @@ type Cluster struct {
 	Version, Own string
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
-	// Unreached are the brokers to which this one cannot connect. Session is the timeout after which
-	// one that has ended is fenced.
+	// Unreached are the brokers to which this one cannot connect. Session is the timeout after
+	// which one that has ended is fenced.
 	Unreached []Unreached
 	Session   time.Duration
 	// Shunned are those of controller.HeartbeatAnswer.
