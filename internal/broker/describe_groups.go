@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
-// namedGroupsAPI returns the definition of an API whose requests name groups. Each needs the right
-// to an operation.
+// namedGroupsAPI returns the definition of an API whose requests name groups. A client needs the
+// right to op on each of them.
 func namedGroupsAPI[Q any, R interface {
 	*Q
 	kmsg.Request
@@ -59,10 +59,12 @@ type groupFields struct {
 	operations *int32
 }
 
-// describeEach asks the shards of groups to describe them, and responds. event is as for perKey,
-// empty returns a description with default values. topics visits the topics that a description
-// names: who may not describe one of them gets an error instead. nil: it names none, except in what
-// members have chosen to tell about themselves.
+// describeEach asks the shards of groups to describe them, and responds on the goroutine of the last
+// shard that answers. It does not block. event is as for perKey, and empty returns a description
+// with default values. topics visits the topics that a description names: a client without the
+// right to describe one of them gets an error instead. nil: a description names no topics, except in
+// the metadata of members, which the broker does not read. The code that the broker counts for the
+// request is that of the last group with an error: a request has one.
 func describeEach[G any](c call, ids []string, withOperations bool, event func(ids []string) any, empty func() G,
 	fields func(*G) groupFields, topics func(*G, func(string)), respond func([]G) kmsg.Response) {
 	hides := func(m rights, g *G) (hidden bool) {
@@ -80,10 +82,11 @@ func describeEach[G any](c call, ids []string, withOperations bool, event func(i
 	perKey(c.b, c.b.opt.Groups, ids, event, failed, func(list []G) {
 		m := c.b.rights(c.r)
 		for i := range list {
+			f := fields(&list[i])
 			if hides(m, &list[i]) {
-				list[i] = failed(*fields(&list[i]).id, kerr.TopicAuthorizationFailed)
+				list[i] = failed(*f.id, kerr.TopicAuthorizationFailed)
 			}
-			if f := fields(&list[i]); *f.code != 0 {
+			if *f.code != 0 {
 				c.r.Code = *f.code
 			} else {
 				*f.operations = m.groupOperations(withOperations, *f.id)

@@ -135,7 +135,7 @@ func Open(o Options) (*Cluster, error) {
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, subject: c.handleSubject,
 			health: c.answerHealth,
-		}, Data: c.data, Client: c.client, Check: c.admit,
+		}, Data: c.data, Client: c.serveTunnel, Check: c.admit,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.store.Close())

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 
@@ -11,7 +12,9 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// Tunnel opens a connection on which a broker serves a client of this one.
+// Tunnel dials a broker, and returns a connection on which it serves a client of this one. It blocks
+// until the handshake has ended or ctx has. The caller closes the connection, which also ends with
+// the links to the broker.
 func (s *Streams) Tunnel(ctx context.Context, broker int32, of *network.Adopted) (net.Conn, error) {
 	s.mu.Lock()
 	img := s.image
@@ -31,15 +34,19 @@ func (s *Streams) Tunnel(ctx context.Context, broker int32, of *network.Adopted)
 	return t, nil
 }
 
-// client serves a tunnel of another broker.
-func (c *Cluster) client(t *link.Tunnel, early []byte, node int32, of *link.ClientHello) {
-	err := net.ErrClosed
+// errNoClients is why a tunnel ends that is dialed before this broker serves clients.
+var errNoClients = errors.New("this broker does not serve clients yet")
+
+// serveTunnel serves a tunnel of another broker, for a client that has sent hello there.
+func (c *Cluster) serveTunnel(t *link.Tunnel, early []byte, node int32, hello *link.ClientHello) {
+	err := errNoClients
 	if c.o.Adopt != nil {
 		err = c.o.Adopt(t, early, &network.Adopted{
-			Front: node, Host: of.Host, Port: of.Port, Peer: of.Address,
-			Session:  network.Session{Principal: of.Principal, Host: of.PrincipalHost, Listener: of.Listener, Mechanism: of.Mechanism},
-			Software: network.Software{Name: of.Software, Version: of.SoftwareVersion},
-			Ended:    func() { _ = t.Close() }, // a failed close takes nothing back that was promised
+			Front: node, Host: hello.Host, Port: hello.Port, Peer: hello.Address,
+			Session: network.Session{Principal: hello.Principal, Host: hello.PrincipalHost, Listener: hello.Listener,
+				Mechanism: hello.Mechanism},
+			Software: network.Software{Name: hello.Software, Version: hello.SoftwareVersion},
+			Ended:    func() { _ = t.Close() }, // if that fails, the connection has ended all the same
 		})
 	}
 	if err != nil {

@@ -17,17 +17,17 @@ type Broker struct {
 	AdvertisedListeners []string
 
 	MaxRequestBytes int32
-	ConnectionIdle  time.Duration
+	ConnectionIdle  time.Duration // without a request, after which a connection is closed
 	MaxFetchBytes   int32
-	FetchSessions   int32
+	FetchSessions   int32 // that the broker keeps
 
 	NumPartitions            int32
 	DefaultReplicationFactor int16
 	AutoCreateTopics         bool
 	DeleteTopics             bool
 
-	ProducerExpiration time.Duration
-	ProduceProfile     string // name of a ProducePreset
+	ProducerExpiration time.Duration // after which a producer without a batch is forgotten
+	ProduceProfile     string        // name of a ProducePreset
 
 	TelemetryMaxBytes int32 // of the metrics that a client pushes at once
 
@@ -46,16 +46,16 @@ type Broker struct {
 type Cleaning struct {
 	Interval       time.Duration // between two retention checks of all logs
 	Compact        bool          // whether logs are compacted at all
-	Backoff        time.Duration // between two searches for a log to compact
+	Backoff        time.Duration // between two searches for a log to compact; at least 100 ms
 	KeyBytes       int64         // memory for the keys of a compaction
 	BytesPerSecond int64         // read and written by compaction; 0: no limit
-	Scrub          time.Duration // within which each sealed segment is read; negative: none is
+	Scrub          time.Duration // within which each sealed segment is read, at least 1 ms; negative: none is
 }
 
-// Groups has the settings of groups; Kafka's names are group.*.
+// Groups has the settings of groups. Kafka's names are group.*, except that of DeadLetterPrefix.
 type Groups struct {
 	MinSession, MaxSession, InitialDelay time.Duration
-	MaxSize                              int32
+	MaxSize                              int32 // members of a group
 	ConsumerSession, ConsumerHeartbeat   time.Duration
 	// Limits for the configs of a single group.
 	MinConsumerSession, MaxConsumerSession     time.Duration
@@ -64,7 +64,7 @@ type Groups struct {
 	Assignors                                  []string
 	Upgrade, Downgrade                         bool // of a group with members, between the protocols
 	// Streams groups: the settings of groups without configs, and the limits for those of a single
-	// group, which have no initial delay.
+	// group. There is no limit for the initial delay.
 	Streams, StreamsMin, StreamsMax Streams
 	StreamsMaxSize                  int32
 	// Share groups: the settings of groups without configs, and the limits for those of a single
@@ -80,8 +80,8 @@ type Groups struct {
 
 // Offsets has the settings of committed offsets and of their topic.
 type Offsets struct {
-	MaxMetadata               int32 // bytes
-	Retention, RetentionCheck time.Duration
+	MaxMetadata               int32         // bytes
+	Retention, RetentionCheck time.Duration // of offsets without members, and between two checks
 	Partitions                int32
 	ReplicationFactor         int16 // fewer if there are fewer brokers
 	SegmentBytes              int32
@@ -198,7 +198,8 @@ type Live struct {
 	// MinFree is how many bytes of a file system must be free to accept clients' records. 0 means
 	// any number, -1 a limit derived from the file system's size.
 	MinFree int64
-	// Cleaning has the live values of Backoff, KeyBytes and BytesPerSecond.
+	// Cleaning: Backoff, KeyBytes, BytesPerSecond and Scrub can change; Interval and Compact are those
+	// of the start.
 	Cleaning    Cleaning
 	Connections Connections
 	// MoveRate is how many bytes per second moves of logs between directories copy; 0: no limit.

@@ -86,7 +86,7 @@ func decodedGroup(key, value []byte) *Decoded {
 }
 
 // assigned has the partitions by topic id.
-func assigned(list []group.Topic) map[string][]int32 {
+func assigned(list []group.TopicPartitions) map[string][]int32 {
 	all := map[string][]int32{}
 	for _, t := range list {
 		all[metadata.FormatID(t.ID)] = t.Partitions

@@ -17,7 +17,7 @@ func TestRecordsOfShareGroupsAreDecoded(t *testing.T) {
 	batches := []state.Batch{{First: 5, Last: 7, State: 2, Count: 1}, {First: 8, Last: 8, State: 99, Count: 4}}
 	snapshot := state.Snapshot{Epoch: 1, StateEpoch: 2, Leader: 3, Start: 4, Created: 10, Written: 11, Batches: batches, Complete: 3}
 	update := state.Update{Epoch: 1, Leader: 3, Start: 5, Complete: 2}
-	topics := []group.Topic{{ID: id, Partitions: []int32{0, 2}}}
+	topics := []group.TopicPartitions{{ID: id, Partitions: []int32{0, 2}}}
 	for _, c := range []struct {
 		topic      string
 		key, value []byte

@@ -42,8 +42,8 @@ import (
 //	/snapshot-mark              Mark: the last time at which all brokers were frozen for a snapshot
 //	/tiers/<id>/<n>             Tier: what the object store has of a partition's log; written by its
 //	                            leader only, and removed with the topic
-//	/collection                 Collection: when unused objects of snapshots were listed last; its
-//	                            revision decides which objects a snapshot may name
+//	/collection                 Collection: when unused objects were listed last; its revision decides
+//	                            which objects a snapshot may name
 const (
 	ClusterKey     = "/cluster"
 	ProducerIDsKey = "/producer-ids"

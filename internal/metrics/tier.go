@@ -10,7 +10,7 @@ import (
 // Every scrape calls source. They have no labels of topics, so that their number is fixed.
 func RegisterTier(reg prometheus.Registerer, source func() view.Tiering) error {
 	var s scraped
-	partitions := s.gauge(nameTierPartitions, "Partitions with `remote.storage.enable` that this broker leads.")
+	partitions := s.gauge(nameTierPartitions, "Partitions that this broker leads and that have copies in the object store, or will have.")
 	failing := s.gauge(nameTierFailing, "Partitions that this broker leads and whose records it cannot copy to the object store.")
 	size := s.gauge(nameTierSize, "Bytes of the batches that the object store has of the partitions that this broker leads.")
 	lag := s.gauge(nameTierLag, "Records of full segments, or of 64 MiB, that this broker has not copied to the object store yet.")

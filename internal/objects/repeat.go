@@ -10,7 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/pause"
 )
 
-// Attempts bounds the calls of a Store. All fields must be set.
+// Attempts bounds the calls of a Store. All fields must be set; without a Pause, attempts follow at
+// once.
 type Attempts struct {
 	// Attempt is the time of one attempt in which no byte is transferred; Rate, in bytes per
 	// second, adds the time of its bytes: a store that is slower counts as hanging.
@@ -24,8 +25,9 @@ type Attempts struct {
 }
 
 // Repeat returns a Store that repeats each failed call of under, until it succeeds, the error is
-// final, or the time is over. ErrNotFound, ErrRefused and ErrFull are final. So every call has a
-// deadline, whatever its context. Calls with equal arguments have equal effects, so an attempt
+// final, or the time is over. ErrNotFound, ErrRefused, ErrFull and io.EOF are final. So every call
+// has a deadline, whatever its context; that of a List moves with its names. Calls with equal
+// arguments have equal effects, so an attempt
 // whose answer was lost, or that takes effect late, does no harm.
 func Repeat(under Store, a Attempts) Store { return &repeating{under, a} }
 
@@ -42,11 +44,12 @@ func final(err error) bool {
 // errHangs is the cause of the end of an attempt.
 var errHangs = errors.New("the object store does not answer in time")
 
+// transfer returns the time that n bytes may take.
 func (r *repeating) transfer(n int64) time.Duration {
 	return time.Duration(float64(n) / float64(r.a.Rate) * float64(time.Second))
 }
 
-// repeat calls do until it succeeds; bytes is how many bytes an attempt transfers.
+// repeat calls do as Repeat describes; bytes is how many bytes an attempt transfers.
 func (r *repeating) repeat(ctx context.Context, bytes int64, do func(context.Context) error) error {
 	extra := r.transfer(bytes)
 	ctx, cancel := context.WithTimeoutCause(ctx, r.a.Total+extra, errHangs)
@@ -59,13 +62,13 @@ func (r *repeating) repeat(ctx context.Context, bytes int64, do func(context.Con
 		}
 		stop()
 		if err == nil || final(err) || pause.Sleep(ctx, r.a.Pause.Spread(failures)) != nil {
-			return attempts(err, failures)
+			return counted(err, failures)
 		}
 	}
 }
 
-// attempts adds the number of attempts to an error, if there were several.
-func attempts(err error, n int) error {
+// counted adds the number of attempts to an error, if there were several.
+func counted(err error, n int) error {
 	if err == nil || n == 1 || errors.Is(err, io.EOF) {
 		return err
 	}
@@ -96,9 +99,9 @@ func (r *repeating) Delete(ctx context.Context, name string) error {
 	return r.repeat(ctx, 0, func(ctx context.Context) error { return r.under.Delete(ctx, name) })
 }
 
-// List implements Store. It has no bound on the time of a whole list, which may have millions of
-// names, but one on the time without a name that no attempt has had. An attempt begins at the first
-// name.
+// List implements Store. A list may have millions of names, so its time as a whole has no bound.
+// Each attempt lists from the first name on. It ends when no name has come for the time of an
+// attempt, and the last attempt ends the call when none has come for Total that is new.
 func (r *repeating) List(ctx context.Context, prefix string, each func(Info) error) error {
 	last, most := time.Now(), 0
 	for failures := 1; ; failures++ {
@@ -123,7 +126,7 @@ func (r *repeating) List(ctx context.Context, prefix string, each func(Info) err
 			return err
 		}
 		if time.Since(last) >= r.a.Total || pause.Sleep(ctx, r.a.Pause.Spread(failures)) != nil {
-			return attempts(err, failures)
+			return counted(err, failures)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 )
 
-// collect deletes the objects that no snapshot needs. First it lists all objects. Then it writes
+// collect deletes the objects that neither a snapshot nor a Tier needs. First it lists all objects. Then it writes
 // the collection: a snapshot whose author has read an earlier one is not named any longer. So what
 // is listed, and no snapshot of that revision names, is never named again, and may be deleted at
 // any later time. If an index cannot be read, nothing is deleted.
@@ -83,7 +83,7 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 		}
 		deleted++
 	}
-	s.opt.Log.Info("deleted unused objects of snapshots", zap.Int("objects", deleted), zap.Int("listed", len(names)))
+	s.opt.Log.Info("unused objects deleted from the object store", zap.Int("objects", deleted), zap.Int("listed", len(names)))
 	return nil
 }
 

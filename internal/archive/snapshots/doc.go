@@ -1,5 +1,6 @@
 // Package snapshots takes snapshots of a cluster, on a schedule and when an operator asks for one,
-// removes old ones, collects the objects that none of them needs, and verifies the newest.
+// removes old ones, deletes the objects that neither they nor copies of old records need, and
+// verifies the newest.
 //
 // The Service runs on every broker and works on the one that leads the metadata. It takes a cut
 // (package cut), lets every broker upload its logs (package writer, through a Desk), puts the

@@ -248,7 +248,7 @@ func (c *consumer) stateName() string {
 }
 
 // ownedOf decodes an assignment; epoch is used for partitions without a recorded one.
-func ownedOf(list []format.Topic, epoch int32) owned {
+func ownedOf(list []format.TopicPartitions, epoch int32) owned {
 	if len(list) == 0 {
 		return nil
 	}
@@ -270,10 +270,10 @@ func ownedOf(list []format.Topic, epoch int32) owned {
 }
 
 // recorded encodes the partitions for a record, sorted.
-func (o owned) recorded() []format.Topic {
-	list := make([]format.Topic, 0, len(o))
+func (o owned) recorded() []format.TopicPartitions {
+	list := make([]format.TopicPartitions, 0, len(o))
 	for _, id := range o.assignment().Topics() {
-		t := format.Topic{ID: id, Partitions: slices.Sorted(maps.Keys(o[id]))}
+		t := format.TopicPartitions{ID: id, Partitions: slices.Sorted(maps.Keys(o[id]))}
 		for _, p := range t.Partitions {
 			t.Epochs = append(t.Epochs, o[id][p])
 		}
@@ -309,7 +309,7 @@ func (o owned) count() int {
 func targetRecord(a assign.Assignment) format.Target {
 	t := make(format.Target, 0, len(a))
 	for _, id := range a.Topics() {
-		t = append(t, format.Topic{ID: id, Partitions: a[id]})
+		t = append(t, format.TopicPartitions{ID: id, Partitions: a[id]})
 	}
 	return t
 }

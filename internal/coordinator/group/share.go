@@ -279,7 +279,7 @@ func (c *share) subscribed() map[string]struct{} {
 // join again.
 func (c *share) goal() int32 { return max(c.targetEpoch, 1) }
 
-func assignmentOfTopics(list []format.Topic) assign.Assignment {
+func assignmentOfTopics(list []format.TopicPartitions) assign.Assignment {
 	a := make(assign.Assignment, len(list))
 	for _, t := range list {
 		if len(t.Partitions) > 0 {

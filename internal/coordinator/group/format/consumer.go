@@ -9,7 +9,7 @@ type Group struct {
 	Hash int64
 }
 
-// Encode encodes the value.
+// Encode returns a ConsumerGroupMetadataValue of Kafka, version 0.
 func (g Group) Encode() []byte {
 	p := appendInt32(version0(16), g.Epoch)
 	if g.Hash == 0 {
@@ -54,7 +54,7 @@ type Protocol struct {
 	Metadata []byte
 }
 
-// Encode encodes the value.
+// Encode returns a ConsumerGroupMemberMetadataValue of Kafka, version 0.
 func (m Member) Encode() []byte {
 	p := appendNullable(version0(128), m.Instance)
 	p = appendNullable(p, m.Rack)
@@ -122,7 +122,7 @@ type TargetEpoch struct {
 	Time  int64 // ms since 1970 when it was computed, 0: not known
 }
 
-// Encode encodes the value.
+// Encode returns a ConsumerGroupTargetAssignmentMetadataValue of Kafka, version 0.
 func (t TargetEpoch) Encode() []byte {
 	p := appendInt32(version0(16), t.Epoch)
 	if t.Time == 0 {
@@ -144,19 +144,19 @@ func DecodeTargetEpoch(p []byte) (t TargetEpoch, err error) {
 	return t, r.end("target assignment")
 }
 
-// Topic is a set of partitions of one topic.
-type Topic struct {
+// TopicPartitions is a set of partitions of one topic.
+type TopicPartitions struct {
 	ID         [16]byte
 	Partitions []int32
-	// Epochs, in a current assignment, are the member epochs in which the member got each of the
-	// partitions (KIP-1251); nil: not known.
+	// Epochs, of Current only, are the member epochs in which the member got each of the partitions
+	// (KIP-1251). Nil, or an empty list in a record, is none: they are not known.
 	Epochs []int32
 }
 
 // Target is a member's target assignment.
-type Target []Topic
+type Target []TopicPartitions
 
-// Encode encodes the value.
+// Encode returns a ConsumerGroupTargetAssignmentMemberValue of Kafka, version 0.
 func (topics Target) Encode() []byte {
 	p := appendUvarint(version0(64), len(topics)+1)
 	for _, t := range topics {
@@ -169,12 +169,12 @@ func (topics Target) Encode() []byte {
 func DecodeTarget(p []byte) (topics Target, err error) {
 	r := read(p)
 	r.version(0)
-	topics = r.topics()
+	topics = r.topics(false)
 	r.tags(nil)
 	return topics, r.end("target assignment of a member")
 }
 
-func appendPartitions(p []byte, t Topic) []byte {
+func appendPartitions(p []byte, t TopicPartitions) []byte {
 	p = append(p, t.ID[:]...)
 	return appendInts(p, t.Partitions)
 }
@@ -187,11 +187,12 @@ func appendInts(p []byte, list []int32) []byte {
 	return p
 }
 
-func (r *reader) topics() (list []Topic) {
+// topics reads sets of partitions. If they have no epochs, the field of Epochs is an unknown one.
+func (r *reader) topics(epochs bool) (list []TopicPartitions) {
 	for range r.count(18) {
-		t := Topic{ID: r.ID(), Partitions: r.ints()}
+		t := TopicPartitions{ID: r.ID(), Partitions: r.ints()}
 		r.tags(func(tag int, f *reader) {
-			if tag == 0 {
+			if tag == 0 && epochs {
 				t.Epochs = f.ints()
 			}
 		})
@@ -217,13 +218,13 @@ func (r *reader) ints() (list []int32) {
 
 // Current is a member's current assignment, on its way to the target assignment.
 type Current struct {
-	Epoch, Previous int32
-	State           int8
-	Assigned        []Topic
-	Revoking        []Topic // to be revoked before the member's epoch advances
+	Epoch, Previous int32 // of the member: its epoch, and the one before it
+	State           int8  // 0 stable, 1 has to revoke partitions, 2 waits for partitions of others
+	Assigned        []TopicPartitions
+	Revoking        []TopicPartitions // to be revoked before the member's epoch advances
 }
 
-// Encode encodes the value.
+// Encode returns a ConsumerGroupCurrentMemberAssignmentValue of Kafka, version 0.
 func (c Current) Encode() []byte {
 	p := appendInt32(version0(128), c.Epoch)
 	p = appendInt32(p, c.Previous)
@@ -233,7 +234,7 @@ func (c Current) Encode() []byte {
 	return append(p, 0)
 }
 
-func appendOwned(p []byte, topics []Topic) []byte {
+func appendOwned(p []byte, topics []TopicPartitions) []byte {
 	p = appendUvarint(p, len(topics)+1)
 	for _, t := range topics {
 		p = appendPartitions(p, t)
@@ -251,7 +252,7 @@ func DecodeCurrent(p []byte) (c Current, err error) {
 	r := read(p)
 	r.version(0)
 	c.Epoch, c.Previous, c.State = r.int32(), r.int32(), r.int8()
-	c.Assigned, c.Revoking = r.topics(), r.topics()
+	c.Assigned, c.Revoking = r.topics(true), r.topics(true)
 	r.tags(nil)
 	return c, r.end("current assignment of a member")
 }
@@ -263,7 +264,7 @@ type Regex struct {
 	Time    int64 // ms since 1970
 }
 
-// Encode encodes the value.
+// Encode returns a ConsumerGroupRegularExpressionValue of Kafka, version 0.
 func (x Regex) Encode() []byte {
 	p := appendUvarint(version0(64), len(x.Topics)+1)
 	for _, t := range x.Topics {

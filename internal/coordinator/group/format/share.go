@@ -55,7 +55,7 @@ func DecodeShareMember(p []byte) (m ShareMember, err error) {
 type ShareCurrent struct {
 	Epoch, Previous int32
 	State           int8 // always 0, stable
-	Assigned        []Topic
+	Assigned        []TopicPartitions
 }
 
 // Encode encodes the value.
@@ -74,7 +74,7 @@ func DecodeShareCurrent(p []byte) (c ShareCurrent, err error) {
 	r := read(p)
 	r.version(0)
 	c.Epoch, c.Previous, c.State = r.int32(), r.int32(), r.int8()
-	c.Assigned = r.topics()
+	c.Assigned = r.topics(false)
 	r.tags(nil)
 	return c, r.end("assignment of a member of a share group")
 }

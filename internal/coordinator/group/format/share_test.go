@@ -17,7 +17,7 @@ func shareGolden() []goldenValue {
 	bare := ShareMember{Rack: str(""), ClientID: "c", ClientHost: "/h"}
 	nulls := ShareMember{ClientID: "c", ClientHost: "/h"}
 	m := ShareMember{Rack: str("r"), ClientID: "c", ClientHost: "/h", Topics: []string{"a", "b"}}
-	cur := ShareCurrent{Epoch: 9, Previous: 8, Assigned: []Topic{{ID: topicID, Partitions: []int32{0, 1}}}}
+	cur := ShareCurrent{Epoch: 9, Previous: 8, Assigned: []TopicPartitions{{ID: topicID, Partitions: []int32{0, 1}}}}
 	st := ShareStates{Initializing: []ShareTopic{{ID: topicID, Name: "t", Partitions: []int32{2}}},
 		Initialized: []ShareTopic{{ID: topicID, Name: "t", Partitions: []int32{0, 1}}},
 		Deleting:    []ShareTopic{{ID: topicID, Name: "u"}}}
