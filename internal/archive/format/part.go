@@ -58,6 +58,9 @@ type Part struct {
 	Run       Run
 }
 
+// Bytes returns the bytes of its batches.
+func (p *Part) Bytes() int64 { return p.To - p.From }
+
 // Whole returns the part that has all batches of a run.
 func Whole(r Run, epoch int32) Part {
 	return Part{Base: r.Base, End: r.End, To: r.Len, Epoch: epoch, Run: r}

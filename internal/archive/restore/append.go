@@ -63,7 +63,7 @@ func (a *appender) part(ctx context.Context, part *format.Part) error {
 	}
 	a.from = part.End
 	if a.log != nil && part.End <= a.next {
-		a.w.done.Bytes.Add(part.To - part.From)
+		a.w.done.Bytes.Add(part.Bytes())
 		return nil // an earlier call has copied it
 	}
 	s := a.w.s

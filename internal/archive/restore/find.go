@@ -227,7 +227,7 @@ func (s *Snapshot) open(ctx context.Context, id [16]byte, at format.Previous) er
 			if part.Base < p.Start {
 				s.early[p.ID] = part.Base
 			}
-			s.Bytes += part.To - part.From
+			s.Bytes += part.Bytes()
 			needed[s.prefix+part.Run.Name(p.ID)] = part.Run.Size
 			return nil
 		})

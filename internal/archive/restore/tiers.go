@@ -50,7 +50,7 @@ func (w *writer) plan(ctx context.Context) error {
 		}
 		x.local = x.parts[i].Base
 		for k := range x.parts[:i] {
-			x.bytes += x.parts[k].To - x.parts[k].From
+			x.bytes += x.parts[k].Bytes()
 		}
 		w.tiers[p.ID] = x
 		return nil
@@ -132,7 +132,7 @@ func (w *writer) copyTier(ctx context.Context, p *format.Partition, prefix strin
 		if err := w.s.store.Copy(ctx, objects.Info{Name: w.s.prefix + name, Size: part.Run.Size}, prefix+name); err != nil {
 			return next, err
 		}
-		next.Bytes += part.To - part.From
+		next.Bytes += part.Bytes()
 	}
 	known, err := format.Epochs(ctx, w.s.store, w.s.prefix, p.ID, x.parts)
 	if err != nil {

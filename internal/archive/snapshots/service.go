@@ -439,7 +439,7 @@ func (s *Service) probe(ctx context.Context, store objects.Store, prefix string)
 // bytesOf returns the bytes of a partition's records.
 func (s *Service) bytesOf(ctx context.Context, store objects.Store, prefix string, p *format.Partition) (n int64, err error) {
 	for i := range p.Parts {
-		n += p.Parts[i].To - p.Parts[i].From
+		n += p.Parts[i].Bytes()
 	}
 	if (p.Manifest == objects.Nonce{}) {
 		return n, nil
@@ -450,7 +450,7 @@ func (s *Service) bytesOf(ctx context.Context, store objects.Store, prefix strin
 	if !ok {
 		if err := format.EachManifest(ctx, store, prefix, p.ID, p.Manifest, func(_ objects.Nonce, m *format.Manifest) error {
 			for i := range m.Parts {
-				listed += m.Parts[i].To - m.Parts[i].From
+				listed += m.Parts[i].Bytes()
 			}
 			return nil
 		}); err != nil {

@@ -32,7 +32,7 @@ func (b *Batch) ArchivedIn(p *format.Partition) *Archived {
 	a := &Archived{compacted: p.State == format.Compacted, at: p.Manifest, end: p.Archived, pieces: p.Parts}
 	if a.compacted {
 		n := len(p.Parts)
-		for n > 0 && p.Parts[n-1].To-p.Parts[n-1].From < b.opt.ObjectBytes {
+		for n > 0 && p.Parts[n-1].Bytes() < b.opt.ObjectBytes {
 			n--
 		}
 		a.large, a.pieces = p.Parts[:n:n], p.Parts[n:]

@@ -112,7 +112,7 @@ func (b *Batch) add(ctx context.Context, t *Target, former *Archived, compacted 
 	}
 	bytes := make([]int64, len(next.pieces))
 	for i, p := range next.pieces {
-		bytes[i] = p.To - p.From
+		bytes[i] = p.Bytes()
 	}
 	stay := len(bytes)
 	switch {
@@ -225,9 +225,9 @@ func (b *Batch) renew(ctx context.Context, t *Target, a *Archived, stay int) err
 		if b.opt.Again == nil || p.Run.Kind != objects.Pack || !b.opt.Again(&p) {
 			continue
 		}
-		s, err := b.scan(ctx, t.Log, max(p.Base, t.Start), p.End, p.To-p.From+1) // one more, so that it reaches the end
-		if err == nil && (s.size > p.To-p.From || p.Base >= t.Start && s.size != p.To-p.From) {
-			err = fmt.Errorf("%d bytes from offset %d on are %d now", p.To-p.From, p.Base, s.size)
+		s, err := b.scan(ctx, t.Log, max(p.Base, t.Start), p.End, p.Bytes()+1) // one more, so that it reaches the end
+		if err == nil && (s.size > p.Bytes() || p.Base >= t.Start && s.size != p.Bytes()) {
+			err = fmt.Errorf("%d bytes from offset %d on are %d now", p.Bytes(), p.Base, s.size)
 		}
 		if err == nil {
 			err = b.piece(ctx, t.ID, a, i, s, p.End)
