@@ -69,8 +69,9 @@ func (b *Batch) Add(c Committer) {
 	b.commits = append(b.commits, c)
 }
 
-// AddSync adds a Syncer, unless the batch has it. Only Commit calls it; there are as many
-// Syncers as log directories.
+// AddSync adds a Syncer, unless the batch has it. Nothing is durable when AddSync returns, nor need
+// anything be when Run does: the Syncer notifies its logs of that. Only Commit calls it; there are
+// as many Syncers as log directories.
 func (b *Batch) AddSync(s Syncer) {
 	for _, has := range b.syncs {
 		if has == s {

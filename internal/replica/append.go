@@ -168,7 +168,9 @@ func (p *Partition) Refusal(epoch int32, kind storage.Kind) error {
 }
 
 // Append appends a. The log commits it when batch runs, or at once if batch is nil. Append never
-// blocks. a.Done receives the outcome, possibly before Append returns.
+// blocks, and when it returns, nothing of a need be durable or replicated. a.Done receives the
+// outcome, possibly before Append returns: without an error, what a.Acks and the durability profile
+// ask for holds.
 func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 	a.p, a.overdue = p, false
 	a.state.Store(pending)

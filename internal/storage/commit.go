@@ -198,7 +198,8 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 }
 
 // commitGroup assigns offsets to a group of appends in order, copies the accepted ones into one
-// chunk, and submits the chunk to the journal.
+// chunk, and submits the chunk to the journal. Their Sinks learn the offsets, which are not durable
+// yet: a failed write takes them back (Observer.Reverted).
 func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 	now := time.Now()
 	c := l.newChunk(size, now)
