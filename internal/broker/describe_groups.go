@@ -59,12 +59,12 @@ type groupFields struct {
 	operations *int32
 }
 
-// describeEach asks the shards of groups to describe them, and responds on the goroutine of the last
-// shard that answers. It does not block. event is as for perKey, and empty returns a description
-// with default values. topics visits the topics that a description names: a client without the
-// right to describe one of them gets an error instead. nil: a description names no topics, except in
-// the metadata of members, which the broker does not read. The code that the broker counts for the
-// request is that of the last group with an error: a request has one.
+// describeEach asks the shards of groups to describe them, and responds on the goroutine of the
+// last shard that answers. It does not block. event is as for perKey, and empty returns a
+// description with default values. topics visits the topics that a description names: a client
+// without the right to describe one of them gets an error instead. nil: a description names no
+// topics, except in the metadata of members, which the broker does not read. The code that the
+// broker counts for the request is that of the last group with an error: a request has one.
 func describeEach[G any](c call, ids []string, withOperations bool, event func(ids []string) any, empty func() G,
 	fields func(*G) groupFields, topics func(*G, func(string)), respond func([]G) kmsg.Response) {
 	hides := func(m rights, g *G) (hidden bool) {

@@ -12,9 +12,9 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// Tunnel dials a broker, and returns a connection on which it serves a client of this one. It blocks
-// until the handshake has ended or ctx has. The caller closes the connection, which also ends with
-// the links to the broker.
+// Tunnel dials a broker, and returns a connection on which it serves a client of this one. It
+// blocks until the handshake has ended or ctx has. The caller closes the connection, which also
+// ends with the links to the broker.
 func (s *Streams) Tunnel(ctx context.Context, broker int32, of *network.Adopted) (net.Conn, error) {
 	s.mu.Lock()
 	img := s.image

@@ -198,8 +198,8 @@ type Live struct {
 	// MinFree is how many bytes of a file system must be free to accept clients' records. 0 means
 	// any number, -1 a limit derived from the file system's size.
 	MinFree int64
-	// Cleaning: Backoff, KeyBytes, BytesPerSecond and Scrub can change; Interval and Compact are those
-	// of the start.
+	// Cleaning: Backoff, KeyBytes, BytesPerSecond and Scrub can change; Interval and Compact are
+	// those of the start.
 	Cleaning    Cleaning
 	Connections Connections
 	// MoveRate is how many bytes per second moves of logs between directories copy; 0: no limit.

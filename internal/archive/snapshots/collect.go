@@ -13,10 +13,10 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 )
 
-// collect deletes the objects that neither a snapshot nor a Tier needs. First it lists all objects. Then it writes
-// the collection: a snapshot whose author has read an earlier one is not named any longer. So what
-// is listed, and no snapshot of that revision names, is never named again, and may be deleted at
-// any later time. If an index cannot be read, nothing is deleted.
+// collect deletes the objects that neither a snapshot nor a Tier needs. First it lists all objects.
+// Then it writes the collection: a snapshot whose author has read an earlier one is not named any
+// longer. So what is listed, and no snapshot of that revision names, is never named again, and may
+// be deleted at any later time. If an index cannot be read, nothing is deleted.
 //
 // Metadata that were recovered from an older state may not know the newest snapshots. So the first
 // collection of a generation adds what the store has.

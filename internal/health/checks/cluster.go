@@ -28,8 +28,8 @@ const (
 // clusterPage has the runbook of each finding about a cluster.
 const clusterPage = "docs/cluster.md, Findings"
 
-// clusterChecks returns the checks of a member of a cluster. Those of the object store also apply to
-// a broker on its own.
+// clusterChecks returns the checks of a member of a cluster. Those of the object store also apply
+// to a broker on its own.
 func clusterChecks() []Check {
 	inCluster := func(run func(*Facts, *notes)) func(*Facts, *notes) {
 		return func(f *Facts, n *notes) {

@@ -128,7 +128,8 @@ func groupGolden() []goldenValue {
 		Classic: &Classic{SessionTimeout: 45, Protocols: []Protocol{{"range", []byte{9, 8}}}}}
 	te, teTime := TargetEpoch{Epoch: 9}, TargetEpoch{Epoch: 9, Time: 1234}
 	tg := Target{{ID: topicID, Partitions: []int32{0, 1, 300}}}
-	cur := Current{Epoch: 9, Previous: 8, State: 1, Assigned: []TopicPartitions{{ID: topicID, Partitions: []int32{0, 1}, Epochs: []int32{7, 9}}},
+	cur := Current{Epoch: 9, Previous: 8, State: 1,
+		Assigned: []TopicPartitions{{ID: topicID, Partitions: []int32{0, 1}, Epochs: []int32{7, 9}}},
 		Revoking: []TopicPartitions{{ID: topicID, Partitions: []int32{2}}}}
 	rx := Regex{Topics: []string{"xa", "xb"}, Version: 3, Time: 1000}
 	return []goldenValue{
