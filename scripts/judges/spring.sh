@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Spring's listener containers: classic groups and the consumer protocol, copies in transactions that fail now and then, and topics
-# for what failed.
+# Spring's listener containers: classic groups, the consumer protocol and share groups, copies in transactions that fail now and
+# then, and topics for what failed.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/lib.sh"
 . "$lib/java.sh"
 need javac
@@ -12,6 +12,6 @@ classpath="$work/classes:$classpath"
 java_program 384m Listener "$BROKERS"
 bounded 660 "${program[@]}" >"$work/results" 2>"$OUT/spring.log" </dev/null
 grep -E -- "${CASES:-.}" "$work/results" >"$OUT/$name.tsv"
-for case in listener-classic listener-consumer-protocol retry-topics exactly-once-delivers exactly-once; do
+for case in listener-classic listener-consumer-protocol retry-topics share-containers share-acknowledgments exactly-once-delivers exactly-once; do
   grep -q "^$case	" "$work/results" || result "$case" fail "the program ended before it: $(grep -m 1 -E 'Exception' "$OUT/spring.log" | cut -c 1-250)"
 done
