@@ -35,6 +35,7 @@ var codes = []struct {
 	{errTimedOut, kerr.RequestTimedOut},
 	{replica.ErrTimedOut, kerr.RequestTimedOut},
 	{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
+	{replica.ErrCreating, kerr.NotLeaderForPartition}, // it matches ErrOffline too; no disk has failed
 	{replica.ErrOffline, kerr.KafkaStorageError},
 	{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it matches ErrNotLeader too
 	{replica.ErrNotLeader, kerr.NotLeaderForPartition},

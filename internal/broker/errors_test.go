@@ -63,6 +63,7 @@ func TestAMovingLogIsLedElsewhereForAMoment(t *testing.T) {
 func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 	known := map[string]error{
 		"replica.ErrUnknownPartition": replica.ErrUnknownPartition, "replica.ErrOffline": replica.ErrOffline,
+		"replica.ErrCreating":  replica.ErrCreating,
 		"replica.ErrNotLeader": replica.ErrNotLeader, "replica.ErrFencedEpoch": replica.ErrFencedEpoch,
 		"replica.ErrUnknownEpoch": replica.ErrUnknownEpoch, "replica.ErrNotEnoughReplicas": replica.ErrNotEnoughReplicas,
 		"replica.ErrNotEnoughReplicasAfterAppend": replica.ErrNotEnoughReplicasAfterAppend,

@@ -1,12 +1,16 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -30,4 +34,29 @@ func TestALostLogIsAnOfflineReplicaWithoutALeader(t *testing.T) {
 		}
 	}
 	wantTopics(t, n.created(t, w, 12, "new"), "new: 1")
+}
+
+// As in Kafka, a partition has its leader while the leader creates the log. Some clients keep a
+// partition without a leader for good.
+func TestALogThatIsBeingCreatedHasALeader(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	n := newNode(t, func(o *nodeOptions) { o.fs = disk })
+	n.topic(t, "first", 1)
+	free := make(chan struct{})
+	disk.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/data/logs/t-0*", Before: func(errfs.Call) { <-free }})
+	defer close(free)
+	made, err := n.control.CreateTopic(t.Context(), controller.TopicSpec{Name: "t", Partitions: 1, ReplicationFactor: -1})
+	must(t, err)
+	w := n.dial(t)
+	eventually(t, "its log is being created", func() bool {
+		_, err := n.opt.Replicas.Partition(made.ID, 0)
+		return errors.Is(err, replica.ErrCreating)
+	})
+	p := ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(false, "t")).Topics[0].Partitions[0]
+	if p.ErrorCode != 0 || p.Leader != 1 || len(p.OfflineReplicas) != 0 {
+		t.Errorf("Metadata: %+v", p)
+	}
+	if got := produced(t, w, 9, produceRequest("t", made.ID, -1, plain(t, "a"))); got.ErrorCode != kerr.NotLeaderForPartition.Code {
+		t.Errorf("Produce: %+v", got)
+	}
 }

@@ -19,7 +19,8 @@ type partitionState struct {
 }
 
 // partitionState checks the log if this broker has it. A log that can't be opened leaves its
-// partition without a leader. A log whose directory accepts no records at the moment can still be
+// partition without a leader, and one that is being created does not, as in Kafka: some clients
+// (rskafka) keep a partition without a leader for good. A log whose directory accepts no records at the moment can still be
 // read, and only counts as offline. Replicas of other brokers are offline, and cannot lead, while
 // their broker is not running or has reported their log directory as failed. This broker does not
 // name itself as a leader that is cut off.
@@ -30,8 +31,9 @@ func (b *Handler) partitionState(img *metadata.Image, t *metadata.Topic, index i
 		var unusable, offline bool
 		if id == b.opt.Self {
 			part, err := b.opt.Replicas.Partition(t.ID, index)
-			unusable = errors.Is(err, replica.ErrOffline) || err == nil && part.CutOff()
-			offline = errors.Is(err, replica.ErrOffline) || err == nil && part.Log().Err() != nil
+			gone := errors.Is(err, replica.ErrOffline) && !errors.Is(err, replica.ErrCreating)
+			unusable = gone || err == nil && part.CutOff()
+			offline = gone || err == nil && part.Log().Err() != nil
 		} else {
 			unusable = !controller.Usable(img, tp, id)
 			offline = unusable

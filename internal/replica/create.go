@@ -72,7 +72,8 @@ func (x *missing) why(made map[*storage.Dir]time.Time) error {
 }
 
 // CreatingError is the error of a partition whose log is being created for the first time. Creation
-// takes milliseconds unless a disk hangs, or thousands of logs wait. The error matches ErrOffline.
+// takes milliseconds unless a disk hangs, or thousands of logs wait. The error matches ErrOffline and
+// ErrCreating.
 type CreatingError struct {
 	Partition string
 	// Since is the time when the creation was queued, or when the directory has last created other
@@ -84,8 +85,8 @@ func (e *CreatingError) Error() string {
 	return fmt.Sprintf("%v: the log of %s is being created", ErrOffline, e.Partition)
 }
 
-// Is reports whether target is ErrOffline.
-func (e *CreatingError) Is(target error) bool { return target == ErrOffline }
+// Is reports whether target is ErrOffline or ErrCreating.
+func (e *CreatingError) Is(target error) bool { return target == ErrOffline || target == ErrCreating }
 
 // Failure describes a partition of this broker that has no log.
 type Failure struct {

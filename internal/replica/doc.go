@@ -48,6 +48,7 @@ import "errors"
 var (
 	ErrUnknownPartition = errors.New("this broker has no such partition")
 	ErrOffline          = errors.New("partition is offline")
+	ErrCreating         = errors.New("the log of the partition is being created")
 	ErrNotLeader        = errors.New("this broker does not lead the partition")
 	// ErrDeleted comes with ErrNotLeader: the partition's topic was deleted, so it has no leader.
 	ErrDeleted           = errors.New("the topic was deleted")
