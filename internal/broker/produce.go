@@ -295,9 +295,41 @@ func (op *produceOp) finished() {
 		op.endQuietly()
 		return
 	}
+	if op.r.Listener.Forward || op.r.Session.Via {
+		if err := op.moved(); err != nil {
+			r := op.r
+			r.Code = op.code(err)
+			op.recycle()
+			r.Abort(fmt.Errorf("%w: %w", errRepeat, err))
+			return
+		}
+	}
 	op.out = op.encode(op.out[:0])
 	op.raw[0] = op.out
 	op.r.RespondRaw(op.raw[:], op.give)
+}
+
+// moved returns why an idempotent producer sends records again, maybe to another leader; nil if it
+// does not. Through one address, what it has sent meanwhile would come to that leader first, while
+// a connection to one broker ends there.
+func (op *produceOp) moved() error {
+	i := 0
+	for t := range op.view.Topics {
+		for p := range op.view.Topics[t].Partitions {
+			err := op.parts[i].result()
+			i++
+			if err == nil {
+				continue
+			}
+			switch op.code(err) {
+			case kerr.NotLeaderForPartition.Code, kerr.KafkaStorageError.Code, kerr.RequestTimedOut.Code, kerr.NotEnoughReplicasAfterAppend.Code:
+				if record.Idempotent(op.view.Topics[t].Partitions[p].Records) {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // endQuietly ends a request that wants no answer; if there was an error, it closes the connection

@@ -250,13 +250,14 @@ func (l *apiDef[R]) lost(b *Handler, r *network.Request, _ bool) {
 	r.Respond(l.refuse(r, req, code))
 }
 
-// lostProduce is lost for Produce. Clients must take records that were sent for possibly written.
-func lostProduce(_ *Handler, r *network.Request, sent bool) {
-	code := kerr.NotLeaderForPartition
-	if sent {
-		code = kerr.RequestTimedOut
-	}
-	refuseProduce(r, code, errLost)
+// errRepeat ends a connection whose client repeats a Produce request.
+var errRepeat = errors.New("records are to be sent again, and none that were sent after them may come before them")
+
+// lostProduce is lost for Produce. Its connection ends, for a client that has sent further records
+// meanwhile must send them again behind these: to a leader that has not seen the producer yet, any
+// sequence number is the first one. Clients must take records that were sent for possibly written.
+func lostProduce(_ *Handler, r *network.Request, _ bool) {
+	r.Abort(fmt.Errorf("%w: %w", errLost, errRepeat))
 }
 
 // refuseProduce refuses all partitions of a Produce request. One that has no answer is reset.
@@ -297,7 +298,7 @@ func (b *Handler) passProduce(r *network.Request, view *protocol.ProduceView) bo
 		return true
 	}
 	if b.forward.Elsewhere(r) {
-		refuseProduce(r, kerr.NotLeaderForPartition, fmt.Errorf("%w: earlier records of the connection are at another broker", errLost))
+		r.Abort(fmt.Errorf("%w: earlier ones are at another broker", errRepeat))
 		return true
 	}
 	return false

@@ -10,11 +10,15 @@ import (
 	"reflect"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // target is a broker to which another one passes requests. It loses them.
@@ -77,7 +81,8 @@ func TestAFrontWithoutALeaseEndsConnections(t *testing.T) {
 }
 
 // Each request goes whole to the broker of its route. When it is lost there, its answer has only
-// errors at which clients repeat it; without a field for them the connection is reset.
+// errors at which clients repeat it; without a field for them the connection is reset. A Produce
+// ends its connection.
 func TestLostRequestsHaveAnswers(t *testing.T) {
 	n, x, id, away := front(t)
 	away()
@@ -112,7 +117,7 @@ func TestLostRequestsHaveAnswers(t *testing.T) {
 				if want := req.AppendTo(nil); len(sent) < len(want) || !bytes.Equal(sent[len(sent)-len(want):], want) {
 					t.Error("it was passed on changed")
 				}
-				if n.entries[a.Key].overloaded == nil && a.route == byBroker {
+				if n.entries[a.Key].overloaded == nil && a.route == byBroker || a.Key == protocol.KeyProduce {
 					if err == nil {
 						t.Error("an answer")
 					}
@@ -204,6 +209,38 @@ func TestAListenerThatForwards(t *testing.T) {
 		must(t, other.send(dirs))
 		if _, err := other.body(); err == nil {
 			t.Error("an answer to DescribeLogDirs")
+		}
+	}
+}
+
+// Through one address, an idempotent Produce that is sent again ends its connection: a later one that
+// the client has sent already could come to another leader first, which takes any sequence number
+// of a producer that it does not know.
+func TestAProduceThatIsSentAgainEndsItsConnection(t *testing.T) {
+	for _, one := range []bool{false, true} {
+		for _, producer := range []*record.Producer{nil, {ID: 5}} {
+			t.Run(fmt.Sprintf("one address %v, idempotent %v", one, producer != nil), func(t *testing.T) {
+				fs := vfs.Memory()
+				on := func(o *nodeOptions) { o.fs, o.listener.Forward = fs, one }
+				var id [16]byte
+				t.Run("before", func(t *testing.T) { id = newNode(t, on).topic(t, "t", 1) })
+				must(t, fs.RemoveAll("/data/logs"))
+				w := newNode(t, on).dial(t)
+				req := produceRequest("t", id, -1, batchOf(t, record.BatchOptions{Producer: producer}, time.Now().UnixMilli(), "a"))
+				req.Version = 9
+				must(t, w.send(req))
+				resp, err := w.receive(req)
+				if ended := one && producer != nil; ended {
+					if err == nil {
+						t.Errorf("%+v", resp)
+					}
+					return
+				}
+				must(t, err)
+				if code := resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode; code != kerr.KafkaStorageError.Code {
+					t.Errorf("error %d", code)
+				}
+			})
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (f *Forwarder) Pass(r *network.Request, broker int32, silent bool) error {
 	if r.Key == protocol.KeyProduce {
 		// Produce requests to different brokers would not keep their order. The count of the
 		// tunnel comes first: it falls after that of the connection.
-		if n := int(t.produces.Load()); r.Unanswered()-1 > n || t.to.over(r, f.o.Bytes) {
+		if n := int(t.produces.Load()); r.Unanswered()-1 > n || r.Ends() || t.to.over(r, f.o.Bytes) {
 			f.Refuse(r, broker)
 			return nil
 		}
@@ -116,11 +116,11 @@ func (f *Forwarder) Refuse(r *network.Request, broker int32) {
 	f.o.Lost(r, false)
 }
 
-// Elsewhere reports whether a Produce request of the connection is unanswered at another broker:
-// one that is handled here would not keep its order.
+// Elsewhere reports whether a Produce request of the connection is unanswered at another broker, or
+// was aborted: one that is handled here would not keep its order.
 func (f *Forwarder) Elsewhere(r *network.Request) bool {
 	c, _ := r.Kept().(*client)
-	return c != nil && c.waits()
+	return c != nil && (c.waits() || r.Ends())
 }
 
 // over reports whether a request exceeds the bytes for a broker.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -516,6 +517,25 @@ func TestProducesDoNotOvertake(t *testing.T) {
 	c.want(5, string(rune(lostUnsent)))
 	c.send(produce, "2", "six")
 	c.want(6, "six")
+}
+
+// What a client has sent behind a Produce that ends its connection is not passed on, also when the
+// earlier ones have their answers.
+func TestNothingOvertakesAnAbortedProduce(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Lost = func(r *network.Request, _ bool) { r.Abort(errors.New("lost")) } })
+	release := w.targets[2].hang()
+	c := w.client()
+	c.send(produce, "2", "one")
+	<-w.targets[2].got
+	c.send(produce, "3", "two")
+	w.until("two was refused", func() bool { return w.f.target(3).refused.Load() == 1 })
+	c.send(produce, "3", "three")
+	release()
+	c.want(1, "one")
+	w.until("the connection has ended", func() bool { return len(w.server.Connections()) == 0 })
+	if n := w.f.target(3).passed.Load(); n != 0 {
+		t.Errorf("%d were passed on", n)
+	}
 }
 
 // Requests of all clients for one broker take a bounded part of the memory.

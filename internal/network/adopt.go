@@ -97,6 +97,10 @@ func (r *Request) Unanswered() int {
 	return r.conn.queue.produces
 }
 
+// Ends reports whether the connection starts no more requests. A request that is aborted ends its
+// connection before Unanswered leaves it out.
+func (r *Request) Ends() bool { return !r.conn.is(connlife.Open) }
+
 // OnEnd calls fn, on a goroutine of its own, when the connection has ended.
 func (r *Request) OnEnd(fn func()) { context.AfterFunc(r.conn.span.ctx, fn) }
 

@@ -136,6 +136,12 @@ func Transaction(p []byte) (producer int64, epoch int16, ok bool) {
 	return 0, 0, false
 }
 
+// Idempotent reports whether the batch at the start of p has a producer id. Nothing is verified.
+func Idempotent(p []byte) bool {
+	b := Batch(p)
+	return len(b) >= HeaderSize && b[atMagic] == magicV2 && b.ProducerID() >= 0
+}
+
 // Size returns the size of the batch in bytes, header included.
 func (b Batch) Size() int { return len(b) }
 
