@@ -15,7 +15,9 @@
 # Not kafkajs: when a leader moves while a send to several brokers is under way, it
 # sends some batches twice with other sequence numbers, and others never.
 # With NODES=3 each client gets three brokers that form a cluster; the answers of
-# two of them are lost, and the third one is stopped with SIGTERM and started again.
+# two of them are lost, and the third one is stopped with SIGTERM and started again. With
+# ONE_ADDRESS=1, too, clients know only the address of a balancer, and brokers forward: each is
+# killed and stopped while records flow, without a chosen answer that is lost.
 #
 # SNIPPETS="franz-go java"   these clients only. Java and kafkajs are told as not
 # run where their toolchain is not there; for the others that is MISSING.
@@ -147,7 +149,7 @@ node.id: $node
 cluster.seeds: [$seeds]
 listeners:
   - {name: brokers, listen: "127.0.0.1:${ports[node - 1]}"}
-  - {name: clients, listen: "127.0.0.1:${ports[node + 2]}", advertise: "${address[node]}"}
+  - {name: clients, listen: "127.0.0.1:${ports[node + 2]}", advertise: "${one:-${address[node]}}"${one:+, route: forward}}
 CONFIG
       "$root/bin/chronikd" --config "chronikd$node.yaml" --data-dir "data$node" --admin-listen off 2>>"$log" &
     fi
@@ -220,17 +222,26 @@ stored() { # stored TO   the topic holds the lines up to TO, each once, with its
   ctl consume orders -k '|' | by_key >got
   same "$client's producer" want got
 }
-kill_broker() { # kill_broker NODE   when an acknowledgement of it has been lost
+kill_broker() { # kill_broker NODE   when an acknowledgement of it has been lost, if it has a proxy
   local before
-  before="$(grep -c LOST "proxy$1.out" || true)"
-  kill -USR1 "${proxy[$1]}"
-  until_is "an acknowledgement is lost" lost "$1" "$before"
+  if [ -z "$one" ]; then
+    before="$(grep -c LOST "proxy$1.out" || true)"
+    kill -USR1 "${proxy[$1]}"
+    until_is "an acknowledgement is lost" lost "$1" "$before"
+  fi
   kill -9 "${broker[$1]}"
   wait "${broker[$1]}" 2>/dev/null || true
   start "$1"
-  kill -USR2 "${proxy[$1]}"
+  [ -n "$one" ] || kill -USR2 "${proxy[$1]}"
 }
 lost() { [ "$(grep -c LOST "proxy$1.out")" -gt "$2" ]; }
+# balance   starts a balancer in front of all brokers, instead of a proxy for each.
+balance() {
+  local port="${ports[6]}"
+  one="127.0.0.{id}:$port" address=("127.0.0.1:$port") kills="1 2 3" stops="1 2 3"
+  python3 "$root/scripts/balancer.py" "127.0.0.1,127.0.0.2,127.0.0.3:$port" "127.0.0.1:${ports[3]}" "127.0.0.1:${ports[4]}" "127.0.0.1:${ports[5]}" 2>balancer.err &
+  proxy=($!)
+}
 stop_broker() { # stop_broker NODE   and starts it again
   kill -TERM "${broker[$1]}"
   wait "${broker[$1]}" || die "broker $1 ended with $?"
@@ -240,18 +251,21 @@ stop_broker() { # stop_broker NODE   and starts it again
 story() {
   # Not local: the trap sees them too. Each story has a shell of its own.
   client="$1" producer=() consumer=() version='' proxy=() broker=() begun=() address=() reader='' writer='' rc=0
-  nodes=1 seeds='' kills="1 1" stops=''
+  nodes=1 seeds='' kills="1 1" stops='' one=''
   cd "$WORK/snippets/$client"
   trap 'for p in $writer $reader "${broker[@]}" "${proxy[@]}"; do kill -9 "$p" 2>/dev/null || true; done' EXIT
   if [ "${NODES:-1}" = 3 ]; then
-    read -ra ports < <(python3 "$root/scripts/free-ports.py" 6)
+    read -ra ports < <(python3 "$root/scripts/free-ports.py" 7)
     nodes="1 2 3" seeds="127.0.0.1:${ports[0]}, 127.0.0.1:${ports[1]}, 127.0.0.1:${ports[2]}" kills="1 2" stops=3
   fi
+  [ -z "${ONE_ADDRESS:-}" ] || [ -z "$seeds" ] || balance
   for node in $nodes; do
+    [ -z "$one" ] || break
     python3 "$here/snippets_proxy.py" "broker$node" >"proxy$node.out" 2>"proxy$node.err" &
     proxy[node]=$!
   done
   for node in $nodes; do
+    [ -z "$one" ] || break
     until_is "the proxy listens" printed "proxy$node.out" 1
     address[node]="$(head -1 "proxy$node.out")"
   done
@@ -299,7 +313,7 @@ story() {
   lines $((first + 1)) "$fed" | by_key >want
   awk '!seen[$0]++' again | by_key >got
   same "$client's consumer, the broker killed" want got
-  echo "$client $version: all lines once and in order, $(($(wc -l <again) + first - fed)) of $fed read again after two kills${stops:+ and a stop} ($((SECONDS - began))s)"
+  echo "$client $version: all lines once and in order, $(($(wc -l <again) + first - fed)) of $fed read again after $(wc -w <<<"$kills") kills and $(wc -w <<<"$stops") stops ($((SECONDS - began))s)"
 }
 
 client=page
