@@ -19,11 +19,11 @@ type partitionState struct {
 }
 
 // partitionState checks the log if this broker has it. A log that can't be opened leaves its
-// partition without a leader, and one that is being created does not, as in Kafka: some clients
-// (rskafka) keep a partition without a leader for good. A log whose directory accepts no records at the moment can still be
-// read, and only counts as offline. Replicas of other brokers are offline, and cannot lead, while
-// their broker is not running or has reported their log directory as failed. This broker does not
-// name itself as a leader that is cut off.
+// partition without a leader. One that is being created does not, as in Kafka: some clients
+// (rskafka) keep a partition without a leader for good. A log whose directory accepts no records at
+// the moment can still be read, and only counts as offline. Replicas of other brokers are offline,
+// and cannot lead, while their broker is not running or has reported their log directory as failed.
+// This broker does not name itself as a leader that is cut off.
 func (b *Handler) partitionState(img *metadata.Image, t *metadata.Topic, index int32, p *metadata.Partition) partitionState {
 	s := partitionState{leader: p.Leader, offline: []int32{}}
 	tp := metadata.TopicPartition{Topic: t.ID, Partition: index}

@@ -322,7 +322,8 @@ func (op *produceOp) moved() error {
 				continue
 			}
 			switch op.code(err) {
-			case kerr.NotLeaderForPartition.Code, kerr.KafkaStorageError.Code, kerr.RequestTimedOut.Code, kerr.NotEnoughReplicasAfterAppend.Code:
+			case kerr.NotLeaderForPartition.Code, kerr.KafkaStorageError.Code, kerr.RequestTimedOut.Code,
+				kerr.NotEnoughReplicasAfterAppend.Code:
 				if record.Idempotent(op.view.Topics[t].Partitions[p].Records) {
 					return err
 				}

@@ -213,9 +213,9 @@ func TestAListenerThatForwards(t *testing.T) {
 	}
 }
 
-// Through one address, an idempotent Produce that is sent again ends its connection: a later one that
-// the client has sent already could come to another leader first, which takes any sequence number
-// of a producer that it does not know.
+// Through one address, an idempotent Produce that is sent again ends its connection: a later one
+// that the client has sent already could come to another leader first, which takes any sequence
+// number of a producer that it does not know.
 func TestAProduceThatIsSentAgainEndsItsConnection(t *testing.T) {
 	for _, one := range []bool{false, true} {
 		for _, producer := range []*record.Producer{nil, {ID: 5}} {

@@ -72,8 +72,8 @@ func (x *missing) why(made map[*storage.Dir]time.Time) error {
 }
 
 // CreatingError is the error of a partition whose log is being created for the first time. Creation
-// takes milliseconds unless a disk hangs, or thousands of logs wait. The error matches ErrOffline and
-// ErrCreating.
+// takes milliseconds unless a disk hangs, or thousands of logs wait. The error matches ErrOffline
+// and ErrCreating.
 type CreatingError struct {
 	Partition string
 	// Since is the time when the creation was queued, or when the directory has last created other
