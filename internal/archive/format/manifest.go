@@ -20,7 +20,8 @@ const (
 type Older struct {
 	Base, End int64
 	Nonce     objects.Nonce
-	// Newest is the largest one of its runs, and FirstAborted the least one; -1: they have none.
+	// Newest is the largest one of its runs, and FirstAborted the least one that is below the end of
+	// its part; -1: they have none.
 	Newest, FirstAborted int64
 	Bytes                int64 // of the batches in its parts
 }
@@ -32,7 +33,7 @@ func OlderOf(m *Manifest, nonce objects.Nonce) Older {
 	for i := range m.Parts {
 		r := &m.Parts[i].Run
 		o.Newest = max(o.Newest, r.Newest)
-		if r.FirstAborted >= 0 && (o.FirstAborted < 0 || r.FirstAborted < o.FirstAborted) {
+		if r.FirstAborted >= 0 && r.FirstAborted < m.Parts[i].End && (o.FirstAborted < 0 || r.FirstAborted < o.FirstAborted) {
 			o.FirstAborted = r.FirstAborted
 		}
 	}
