@@ -60,7 +60,7 @@ run: build ## start a broker on localhost:9092 with its data in ./data
 
 # Packages whose rules the tag breakrules can switch off.
 RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/ ./internal/metadata/raftstore/ \
-	./internal/replica/progress/ ./internal/replica/stream/ ./internal/controller/ ./internal/controller/election/ ./internal/testing/sim/ \
+	./internal/replica/ ./internal/replica/progress/ ./internal/replica/stream/ ./internal/controller/ ./internal/controller/election/ ./internal/testing/sim/ \
 	./internal/coordinator/txn/ ./internal/coordinator/group/ ./internal/coordinator/sharestate/ \
 	./internal/sharegroup/window/ ./internal/shareleader/ ./internal/shareleader/deadletter/ \
 	./internal/archive/tier/ ./internal/archive/tierread/ ./internal/archive/upload/ ./internal/archive/writer/

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 )
@@ -136,7 +137,9 @@ func (p *Partition) cut() *Held {
 }
 
 // frozen reports whether nothing new may become visible. The caller holds mu.
-func (p *Partition) frozen() bool { return p.env.freezing.on.Load() }
+func (p *Partition) frozen() bool {
+	return p.env.freezing.on.Load() && !breakrules.Removed[Rule]{}.Has(ShowFrozen)
+}
 
 // thawed makes visible what was not during a freeze.
 func (p *Partition) thawed() {

@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/replica/progress"
 	"github.com/chronik-io/chronik/internal/replica/stream"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
@@ -42,6 +43,7 @@ func without() map[string]removal {
 		"UncountReleased": {remove: everywhere(window.UncountReleased)},
 		"GapsArchived":    {remove: everywhere(window.GapsArchived)},
 		"LeadAnyEpoch":    {remove: everywhere(shareleader.LeadAnyEpoch)},
+		"ShowFrozen":      {remove: everywhere(replica.ShowFrozen), kind: archived, run: chained},
 		"ForgetLoss":      {remove: everywhere(election.ForgetLoss), kind: kind{profile: "os", brokers: 1}, run: powerFails},
 	}
 }
