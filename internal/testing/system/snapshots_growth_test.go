@@ -76,7 +76,7 @@ func TestARestoredBrokerGrowsToThree(t *testing.T) {
 	for _, i := range all {
 		c.eventually(fmt.Sprintf("the quorum of broker %d", i+1), func(ctx context.Context) string { return c.quorum(ctx, i) })
 	}
-	for _, topic := range []string{"t", "old", "__transaction_state"} {
+	for _, topic := range []string{"t", "old"} {
 		c.does("topic alter "+topic+" --replication-factor 3", topic)
 	}
 	c.eventually("three replicas of each partition", func(ctx context.Context) string {
