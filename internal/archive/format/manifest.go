@@ -43,7 +43,7 @@ func OlderOf(m *Manifest, nonce objects.Nonce) Older {
 // BytesOf returns the bytes of the batches in parts.
 func BytesOf(parts []Part) (n int64) {
 	for i := range parts {
-		n += parts[i].To - parts[i].From
+		n += parts[i].Bytes()
 	}
 	return n
 }
