@@ -33,8 +33,8 @@ fi
   sed -n 's/.*- alert: //p' rules.yml | while read -r alert; do
     [ "$(grep -c "alertname=\"$alert\",alertstate=\"firing\"}'$" rules_test.yml)" = 2 ] || { echo "$alert: rules_test.yml must say when it fires and when it does not"; exit 1; }
     grep -q "^ *- {labels: '{alertname=\"$alert\"}', value: 1}$" rules_test.yml || { echo "$alert: rules_test.yml must say that it stays for a day"; exit 1; }
-    ! sed -n "/- alert: $alert$/,/- alert: /p" rules.yml | grep -q '\$value' || grep -q "^        alertname: $alert$" rules_test.yml ||
-      { echo "$alert: its annotations have its value, and rules_test.yml must compare them"; exit 1; }
+    grep -q "^        alertname: $alert$" rules_test.yml ||
+      { echo "$alert: rules_test.yml must compare its labels and annotations after a day"; exit 1; }
   done
 )
 [ "${1:-}" = live ] || exit 0
