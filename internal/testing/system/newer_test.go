@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io/fs"
 	"maps"
@@ -80,10 +79,7 @@ func TestNewerFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	unpackSparse(t, filepath.Join(releases, "0.1.0.tar.zst"), root)
-	c := keptNodes(t)
-	for i := range c.dirs {
-		c.dirs[i] = filepath.Join(root, fmt.Sprint(i+1))
-	}
+	c := keptNodes(t, root, 3)
 	known := slices.Concat(slices.Collect(maps.Keys(newerFiles())), slices.Collect(maps.Keys(unversioned)))
 	for name := range hashes(t, c.dirs[0]) {
 		if !slices.ContainsFunc(known, func(pattern string) bool { ok, _ := filepath.Match(pattern, name); return ok }) {

@@ -25,6 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // releases is where the directories of three brokers of each release are kept for ever:
@@ -59,12 +60,9 @@ func TestDirectoriesOfEachRelease(t *testing.T) {
 			t.Parallel()
 			want, err := os.ReadFile(strings.TrimSuffix(archive, ".tar.zst") + ".txt")
 			must.OK(t, err)
-			c := keptNodes(t)
 			root := t.TempDir()
 			unpackSparse(t, archive, root)
-			for i := range c.dirs {
-				c.dirs[i] = filepath.Join(root, fmt.Sprint(i+1))
-			}
+			c := keptNodes(t, root, 3)
 			for _, when := range []string{"its directories", "what this version has made of them"} {
 				c.launch(0, 1, 2)
 				c.await(0, 1, 2)
@@ -73,6 +71,7 @@ func TestDirectoriesOfEachRelease(t *testing.T) {
 				})
 				c.end(syscall.SIGTERM, 0, 1, 2)
 			}
+			c.restores(filepath.Join(root, "store"))
 		})
 	}
 }
@@ -104,36 +103,59 @@ func TestKeepARelease(t *testing.T) {
 	if _, err := os.Stat(archive); err == nil {
 		t.Fatalf("%s is there: a release is kept once; remove it if it was not published", archive)
 	}
-	c := keptNodes(t)
+	root := t.TempDir()
+	c := keptNodes(t, root, 4)
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
 	c.furnish()
+	c.unregister()
 	c.end(syscall.SIGTERM, 0, 1, 2)
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
 	c.addLater()
 	seen := c.facts()
-	c.end(syscall.SIGTERM, 0, 1)
 	c.end(syscall.SIGKILL, 2)
-	packBrokers(t, c.dirs, archive)
+	_, err := c.admin(0).DeleteTopics(t.Context(), "doomed") // broker 3 still has its log
+	must.OK(t, err)
+	c.eventually("all kinds of keys", func(context.Context) string {
+		is := keptMetadata(t, c.dirs)
+		return strings.Join(slices.DeleteFunc(kindsOfKeys(), func(kind string) bool { return slices.Contains(is, kind) }), "; ")
+	})
+	c.eventually("progress of reading segments", func(context.Context) string {
+		if found, err := filepath.Glob(filepath.Join(root, "[12]", "d", "?", "chronik.scrub")); len(found) == 0 {
+			return fmt.Sprint("no file, ", err)
+		}
+		return ""
+	})
+	c.end(syscall.SIGTERM, 0, 1)
+	packTree(t, root, archive)
+	seen = regexp.MustCompile(`(?m)^.*\bdoomed\b.*\n`).ReplaceAllString(seen, "")
 	must.OK(t, os.WriteFile(strings.TrimSuffix(archive, ".tar.zst")+".txt", []byte(seen), 0o600))
 }
 
-// keptNodes prepares the three brokers. Nothing that they keep may expire, however old it is.
-func keptNodes(t *testing.T) *nodes {
-	c := newNodes(t, 3)
-	c.expected = append(slices.Clone(othersEnd), `"logger":"health"`)
-	secret := filepath.Join(t.TempDir(), "secret")
+// keptNodes prepares three brokers, and perhaps others that are no voters, with directories and an
+// object store below root. Nothing that they keep may expire, however old it is.
+func keptNodes(t *testing.T, root string, n int) *nodes {
+	c := newNodes(t, n)
+	c.voters, c.expected = 3, append(slices.Clone(othersEnd), `"logger":"health"`)
+	store := filepath.Join(root, "store")
+	must.OK(t, os.MkdirAll(store, 0o700))
+	for i := range c.dirs {
+		c.dirs[i] = filepath.Join(root, fmt.Sprint(i+1))
+		must.OK(t, os.MkdirAll(c.dirs[i], 0o700))
+	}
+	own := t.TempDir()
+	secret, users := filepath.Join(own, "secret"), filepath.Join(own, "users")
+	must.OK(t, os.WriteFile(users, []byte("first:SCRAM-SHA-512:secret\n"), 0o600))
 	must.OK(t, os.WriteFile(secret, []byte("what the brokers of a kept release share"), 0o600))
 	c.set = []string{"log.dirs=d/a,d/b", "offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2",
+		"share.coordinator.state.topic.num.partitions=2", "archive.url=file://" + store,
+		"snapshot.interval.ms=0", "chronik.log.scrub.interval.ms=1000", "remote.log.manager.task.interval.ms=50", "log.retention.check.interval.ms=50",
 		"log.retention.ms=-1", "offsets.retention.minutes=2147483647", "transactional.id.expiration.ms=2147483647",
 		"producer.id.expiration.ms=2147483647", "group.initial.rebalance.delay.ms=0", "log.cleaner.enable=false",
-		"authorization=acl", "super-users=User:ANONYMOUS", "cluster.secret.file=" + secret}
+		"authorization=acl", "super-users=User:ANONYMOUS", "cluster.secret.file=" + secret, "bootstrap.users=" + users}
 	return c
 }
-
-// profiles are the topics with a durability profile of their own.
-func keptProfiles() []string { return []string{"interval", "low", "os", "sync"} }
 
 // furnish makes what the directories of a release have, except what addLater adds.
 func (c *nodes) furnish() {
@@ -141,19 +163,23 @@ func (c *nodes) furnish() {
 	adm := c.admin(0)
 	made := succeeds(t)
 	text := func(s string) *string { return &s }
-	made(adm.CreateTopic(ctx, 3, 3, map[string]*string{"min.insync.replicas": text("2")}, "records"))
+	made(adm.CreateTopic(ctx, 3, 3, map[string]*string{"min.insync.replicas": text("2"), "segment.ms": text("1000"),
+		"index.interval.bytes": text("0")}, "records"))
 	made(adm.CreateTopic(ctx, 1, 2, map[string]*string{"cleanup.policy": text("compact")}, "table"))
 	made(adm.CreateTopic(ctx, 1, 3, nil, "paid"))
 	made(adm.CreateTopic(ctx, 1, 1, nil, "gone"))
+	made(adm.CreateTopic(ctx, 1, 3, nil, "doomed"))
 	made(adm.CreateTopic(ctx, 2, 1, nil, "alone"))
-	for _, profile := range keptProfiles() {
-		made(adm.CreateTopic(ctx, 1, 3, map[string]*string{"chronik.durability.profile": text(profile)}, "profile-"+profile))
+	b := &keptBroker{addr: strings.Join(c.seeds[:c.voters], ","), admin: adm}
+	for _, profile := range durability.Builtin() {
+		topic := "profile-" + profile.Name
+		made(adm.CreateTopic(ctx, 1, 3, map[string]*string{"chronik.durability.profile": text(profile.Name)}, topic))
+		b.write(t, topic, topic)
 	}
-	b := &keptBroker{addr: strings.Join(c.seeds, ","), admin: adm}
 	for _, codec := range slices.Sorted(maps.Keys(codecs())) {
 		b.write(t, "records", codec, kgo.ProducerBatchCompression(codecs()[codec]))
 	}
-	for _, topic := range []string{"table", "table", "gone", "alone", "profile-interval", "profile-low", "profile-os", "profile-sync"} {
+	for _, topic := range []string{"table", "table", "gone", "doomed", "alone"} {
 		b.write(t, topic, topic)
 	}
 	b.transact(t, "paid", "committed", kgo.TryCommit)
@@ -184,6 +210,8 @@ func (c *nodes) furnish() {
 		c.alterConfig(kind, "kept", resource[0], resource[1])
 	}
 	c.groups()
+	c.shares(b)
+	c.tier(b)
 	c.move("alone", 1)
 }
 
@@ -293,7 +321,7 @@ func (c *nodes) facts() string {
 	t := c.t
 	ctx, cancel := context.WithTimeout(t.Context(), startTime)
 	defer cancel()
-	for topic, partitions := range map[string]int{"records": 3, "alone": 2, "table": 1, "paid": 1} {
+	for topic, partitions := range map[string]int{"records": 3, "alone": 2, "table": 1, "paid": 1, "old": 1, "jobs": 1} {
 		c.sees(0, []int{0, 1, 2}, topic, partitions)
 	}
 	adm := c.admin(0)
@@ -321,11 +349,11 @@ func (c *nodes) facts() string {
 			}
 		}
 	}
-	for kind, name := range map[kmsg.ConfigResourceType]string{kmsg.ConfigResourceTypeBroker: "",
-		kmsg.ConfigResourceTypeGroupConfig:   "kept",
-		kmsg.ConfigResourceTypeClientMetrics: "kept"} {
-		lines = append(lines, c.configs(ctx, kind, name)...)
+	for _, name := range []string{"kept", "share"} {
+		lines = append(lines, c.configs(ctx, kmsg.ConfigResourceTypeGroupConfig, name)...)
 	}
+	lines = append(lines, c.configs(ctx, kmsg.ConfigResourceTypeBroker, "")...)
+	lines = append(lines, c.configs(ctx, kmsg.ConfigResourceTypeClientMetrics, "kept")...)
 	starts := listed(t, func(ctx context.Context) (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, names...) })
 	starts.Each(func(o kadm.ListedOffset) { say("start of %s-%d: %d", o.Topic, o.Partition, o.Offset) })
 	for _, topic := range names {
@@ -333,6 +361,7 @@ func (c *nodes) facts() string {
 	}
 	lines = append(lines, c.groupFacts(ctx, adm)...)
 	lines = append(lines, c.securityFacts(ctx, adm)...)
+	lines = append(lines, c.storeFacts(ctx, adm)...)
 	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
 	must.OK(t, err)
 	dirs.Each(func(d kadm.DescribedLogDir) {
@@ -408,7 +437,7 @@ func (c *nodes) recordsOf(ctx context.Context, topic string) (lines []string) {
 }
 
 func (c *nodes) groupFacts(ctx context.Context, adm *kadm.Client) (lines []string) {
-	for _, kind := range []string{"classic", "consumer", "streams"} {
+	for _, kind := range []string{"classic", "consumer", "share", "streams"} {
 		of, err := adm.ListGroupsByType(ctx, []string{kind})
 		must.OK(c.t, err)
 		lines = append(lines, fmt.Sprintf("groups of the type %s: %q", kind, of.Groups()))
@@ -417,6 +446,9 @@ func (c *nodes) groupFacts(ctx context.Context, adm *kadm.Client) (lines []strin
 	must.OK(c.t, err)
 	for _, g := range groups.Sorted() {
 		lines = append(lines, fmt.Sprintf("group %s: protocol %q", g.Group, g.ProtocolType))
+		if g.ProtocolType == "share" { // storeFacts has what it has finished
+			continue
+		}
 		offsets := committedBy(c.t, adm, g.Group)
 		offsets.Each(func(o kadm.OffsetResponse) {
 			lines = append(lines, fmt.Sprintf("offset of %s in %s-%d: %d, metadata %q", g.Group, o.Topic, o.Partition, o.At, o.Metadata))
@@ -455,7 +487,7 @@ func (c *nodes) securityFacts(ctx context.Context, adm *kadm.Client) (lines []st
 	versions, err := kmsg.NewPtrApiVersionsRequest().RequestWith(ctx, cl)
 	must.OK(c.t, err)
 	for _, f := range versions.FinalizedFeatures {
-		if f.Name == "transaction.version" { // the others follow from the program
+		if f.Name == "transaction.version" || f.Name == "share.version" { // the others follow from the program
 			lines = append(lines, fmt.Sprintf("feature %s: %d", f.Name, f.MaxVersionLevel))
 		}
 	}
@@ -463,29 +495,26 @@ func (c *nodes) securityFacts(ctx context.Context, adm *kadm.Client) (lines []st
 	return slices.Compact(lines) // a rule matches several filters
 }
 
-// packBrokers writes an archive of the directories of brokers, each below its number.
-func packBrokers(t *testing.T, dirs []string, name string) {
+// packTree writes an archive of the files below a directory.
+func packTree(t *testing.T, root, name string) {
 	t.Helper()
 	var out bytes.Buffer
 	zip, err := zstd.NewWriter(&out, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
 	must.OK(t, err)
 	w := tar.NewWriter(zip)
-	for i, dir := range dirs {
-		must.OK(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			text, err := os.ReadFile(filepath.Join(dir, path))
-			if err != nil {
-				return err
-			}
-			h := &tar.Header{Name: fmt.Sprint(i+1, "/", path), Mode: 0o600, Size: int64(len(text)), ModTime: time.Unix(0, 0)}
-			if err = w.WriteHeader(h); err == nil {
-				_, err = w.Write(text)
-			}
+	must.OK(t, fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
 			return err
-		}))
-	}
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return err
+		}
+		if err = w.WriteHeader(&tar.Header{Name: path, Mode: 0o600, Size: int64(len(text)), ModTime: time.Unix(0, 0)}); err == nil {
+			_, err = w.Write(text)
+		}
+		return err
+	}))
 	must.OK(t, errors.Join(w.Close(), zip.Close()))
 	const most = 300 << 10
 	if out.Len() > most {
