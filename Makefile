@@ -135,13 +135,13 @@ object-stores: build ## snapshots and old records in object stores of others, on
 
 .PHONY: soak
 soak: build ## for HOURS (default 1), three brokers under every load and faults, and with UPGRADE=1 changes of version; a report of what grows in dist/soak (SEED=n FAULT=text)
-	@former=; if [ -n "$(UPGRADE)" ]; then former=$(CURDIR)/$(BIN)/chronikd-former; scripts/former.sh $$former || exit; fi; \
+	@former=; if [ -n "$(UPGRADE)" ]; then former=$$(scripts/former.sh $(CURDIR)/$(BIN)) || exit; former=$${former%%:*}; fi; \
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$$former CHRONIK_SOAK=$(or $(HOURS),1)h CHRONIK_SOAK_REPORT=$(or $(REPORT),$(CURDIR)/dist/soak) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 100h -v -run '^TestSoak$$' ./internal/testing/system/
 
 .PHONY: rolling-upgrade
-rolling-upgrade: build ## three brokers of the commit in scripts/former are upgraded, downgraded and upgraded under load
-	@scripts/former.sh $(CURDIR)/$(BIN)/chronikd-former || { rc=$$?; test $$rc = 3 && exit 0; exit $$rc; }; \
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$(CURDIR)/$(BIN)/chronikd-former go test -count=1 -timeout 20m -v -run '^TestRollingUpgrade$$' ./internal/testing/system/
+rolling-upgrade: build ## three brokers of each commit in scripts/former are upgraded, downgraded and upgraded under load
+	@former=$$(scripts/former.sh $(CURDIR)/$(BIN)) || { rc=$$?; test $$rc = 3 && exit 0; exit $$rc; }; \
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$$former go test -count=1 -timeout 20m -v -run '^TestRollingUpgrade$$' ./internal/testing/system/
 
 .PHONY: keep-release
 keep-release: ## keeps the directories of three brokers of this version for ever, as the release VERSION (VERSION=0.2.0)

@@ -105,7 +105,7 @@ func TestSoak(t *testing.T) {
 	s.env = []string{soakLimit}
 	s.apart(seed)
 	former := os.Getenv("CHRONIKD_FORMER")
-	if former == "" { // the commit in scripts/former has neither listeners that forward nor share groups
+	if former == "" { // the oldest commit in scripts/former has neither listeners that forward nor share groups
 		s.oneAddress("127.0.0.1:9")
 		s.set = append(s.set, shareload.Settings()...)
 	}
