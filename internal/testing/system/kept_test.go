@@ -29,28 +29,29 @@ import (
 // patterns of their paths: those of a release, and below "alone" those of the directories of
 // TestDirectoriesOfEachFormat.
 var keptFormats = map[string][]string{
-	"journal file, quarantined frames":                  {"?/d/?/journal/0*.journal"},
-	"checkpoint records":                                {"?/d/?/checkpoint/*.log", "?/d/?/checkpoint/*.snapshot"},
-	"producer state in checkpoints and snapshots":       {"?/d/?/*/*.producers"},
-	"snapshot and log of checkpoint and metadata":       {"?/d/metadata/*.snapshot", "?/d/?/checkpoint/*.snapshot"},
-	"copy of the metadata: records":                     {"alone/d/logs/metadata.copy/*"}, // of a broker without a cluster
-	"metadata: records of the Raft log":                 {"?/d/metadata/*.log"},
-	"metadata keys and values":                          {"?/d/metadata/*.log"}, // and each of them: keptMetadata
-	"identity of a log directory and of a journal":      {"?/d/?/chronik.dir", "?/d/?/journal/chronik.journal"},
-	"high watermarks after a crash":                     {"?/d/?/chronik.high"},
-	"progress of reading segments":                      {"?/d/?/chronik.scrub"},
-	"move of a log to another directory":                {"?/d/?/*/chronik.move"},
-	"`partition.metadata`":                              {"?/d/?/*/partition.metadata"},
-	"header of the small files":                         {"?/d/?/chronik.dir"},
-	"last known paths of log directories":               {"?/d/log-dirs"},
-	"index of aborted transactions":                     {"?/d/?/paid-?/*.txnindex"},
-	"segment, other indexes":                            {"?/d/?/*/*.log", "?/d/?/*/*.index", "?/d/?/*/*.timeindex"},
-	"record batch":                                      {"?/d/?/records-?/*.log"},
-	"`__consumer_offsets`":                              {"?/d/?/__consumer_offsets-?/*.log"},
-	"`__transaction_state`":                             {"?/d/?/__transaction_state-?/*.log"},
-	"`__share_group_state`":                             {"?/d/?/__share_group_state-?/*.log"},
-	"envelope of objects":                               {"store/*/index/*"},
-	"objects of an archive: log, pack, manifest, index": {"store/*/log/*/*/*", "store/*/pack/*", "store/*/manifest/*/*/*", "store/*/index/*"},
+	"journal file, quarantined frames":             {"?/d/?/journal/0*.journal"},
+	"checkpoint records":                           {"?/d/?/checkpoint/*.log", "?/d/?/checkpoint/*.snapshot"},
+	"producer state in checkpoints and snapshots":  {"?/d/?/*/*.producers"},
+	"snapshot and log of checkpoint and metadata":  {"?/d/metadata/*.snapshot", "?/d/?/checkpoint/*.snapshot"},
+	"copy of the metadata: records":                {"alone/d/logs/metadata.copy/*"}, // of a broker without a cluster
+	"metadata: records of the Raft log":            {"?/d/metadata/*.log"},
+	"metadata keys and values":                     {"?/d/metadata/*.log"}, // and each of them: keptMetadata
+	"identity of a log directory and of a journal": {"?/d/?/chronik.dir", "?/d/?/journal/chronik.journal"},
+	"high watermarks after a crash":                {"?/d/?/chronik.high"},
+	"progress of reading segments":                 {"?/d/?/chronik.scrub"},
+	"move of a log to another directory":           {"?/d/?/*/chronik.move"},
+	"`partition.metadata`":                         {"?/d/?/*/partition.metadata"},
+	"header of the small files":                    {"?/d/?/chronik.dir"},
+	"last known paths of log directories":          {"?/d/log-dirs"},
+	"index of aborted transactions":                {"?/d/?/paid-?/*.txnindex"},
+	"segment, other indexes":                       {"?/d/?/*/*.log", "?/d/?/*/*.index", "?/d/?/*/*.timeindex"},
+	"record batch":                                 {"?/d/?/records-?/*.log"},
+	"`__consumer_offsets`":                         {"?/d/?/__consumer_offsets-?/*.log"},
+	"`__transaction_state`":                        {"?/d/?/__transaction_state-?/*.log"},
+	"`__share_group_state`":                        {"?/d/?/__share_group_state-?/*.log"},
+	"envelope of objects":                          {"store/*/index/*"},
+	"objects of an archive: log, pack, manifest, index": {"store/*/log/*/*/*", "store/*/pack/*", "store/*/manifest/*/*/*",
+		"store/*/index/*"},
 }
 
 // neverKept are the other formats, each with the reason why no release keeps a file of it.
@@ -161,8 +162,7 @@ func familyOf(k metadata.Key) string {
 	return fmt.Sprintf("keys of the metadata of kind %d, as %s", k.Kind, metadata.Key{Kind: k.Kind})
 }
 
-// keptMetadata returns the kinds of keys that the metadata of brokers have, by their directories, and their feature
-// level.
+// keptMetadata returns the kinds of keys that brokers' metadata have, and the feature level.
 func keptMetadata(t *testing.T, brokers []string) (kinds []string) {
 	t.Helper()
 	for _, dir := range brokers {
@@ -182,7 +182,7 @@ func keptMetadata(t *testing.T, brokers []string) (kinds []string) {
 	return kinds
 }
 
-// tier makes a topic whose old records only the object store has, with transactions, and a snapshot.
+// tier makes a topic with transactions, whose old records are in the store only, and a snapshot.
 func (c *nodes) tier(b *keptBroker) {
 	t, text := c.t, kadm.StringPtr
 	_, err := b.admin.CreateTopic(t.Context(), 1, 3, map[string]*string{"remote.storage.enable": text("true"), "segment.ms": text("1000"),

@@ -150,7 +150,8 @@ func keptNodes(t *testing.T, root string, n int) *nodes {
 	must.OK(t, os.WriteFile(secret, []byte("what the brokers of a kept release share"), 0o600))
 	c.set = []string{"log.dirs=d/a,d/b", "offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2",
 		"share.coordinator.state.topic.num.partitions=2", "archive.url=file://" + store,
-		"snapshot.interval.ms=0", "chronik.log.scrub.interval.ms=1000", "remote.log.manager.task.interval.ms=50", "log.retention.check.interval.ms=50",
+		"snapshot.interval.ms=0", "chronik.log.scrub.interval.ms=1000", "remote.log.manager.task.interval.ms=50",
+		"log.retention.check.interval.ms=50",
 		"log.retention.ms=-1", "offsets.retention.minutes=2147483647", "transactional.id.expiration.ms=2147483647",
 		"producer.id.expiration.ms=2147483647", "group.initial.rebalance.delay.ms=0", "log.cleaner.enable=false",
 		"authorization=acl", "super-users=User:ANONYMOUS", "cluster.secret.file=" + secret, "bootstrap.users=" + users}

@@ -55,7 +55,8 @@ type rolling struct {
 
 func rollsUpAndDown(t *testing.T, former string) {
 	seed := rand.Uint64()
-	c := &rolling{former: former, torture: &torture{nodes: newNodes(t, 3), tortureBook: newTortureBook(), random: rand.New(rand.NewPCG(seed, 0))}}
+	c := &rolling{former: former}
+	c.torture = &torture{nodes: newNodes(t, 3), tortureBook: newTortureBook(), random: rand.New(rand.NewPCG(seed, 0))}
 	c.expected = []string{`"logger":"health"`} // the health reports that versions differ
 	c.set = append(shareload.Settings(), "archive.url=file://"+t.TempDir(), "snapshot.interval.ms=0",
 		"remote.log.manager.task.interval.ms=300", "log.retention.check.interval.ms=500")
