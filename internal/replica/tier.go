@@ -78,14 +78,14 @@ func (p *Partition) startOf(e storage.Ends) int64 {
 	return t.Start
 }
 
-// AgreesTo returns up to where a log with these ends continues what the object store has: its end,
-// or where an unclean election has begun that no leader has compared yet.
+// AgreesTo returns up to where a log with these ends surely continues what the object store has:
+// its end, or where an unclean election may have begun that no leader has compared yet. The role
+// names only the newest of these: what begins after the epoch of t may be of another one.
 func (p *Partition) AgreesTo(t *metadata.Tier, e storage.Ends) int64 {
-	unclean := p.role.Load().unclean
-	if t.Epoch >= unclean {
+	if t.Epoch >= p.role.Load().unclean {
 		return e.LogEnd
 	}
-	if _, end := p.log.EpochEnd(unclean - 1); end >= 0 {
+	if _, end := p.log.EpochEnd(t.Epoch); end >= 0 {
 		return end
 	}
 	return e.LogEnd
@@ -224,6 +224,9 @@ func (m *Manager) cutTier(ctx context.Context, p *Partition, to int64) error {
 			return r.notLeader()
 		}
 		next := t.From(to)
+		if t.Epoch >= r.unclean { // what is below was committed in this epoch; see AgreesTo
+			next.Epoch = r.epoch
+		}
 		revision, err := m.opt.Tier.Alter(ctx, &metadata.TierChange{TopicPartition: p.tp(), Next: &next, Was: t.Revision,
 			Record: rec.Revision, Collection: -1})
 		conflict := (*metadata.ConflictError)(nil)

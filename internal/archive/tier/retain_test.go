@@ -96,3 +96,40 @@ func (w *world) tryDelete(to int64) {
 		w.t.Errorf("deleted: %v", list[0].Err)
 	}
 }
+
+// Two unclean elections before a leader has compared: what the first leader has committed below
+// Start is not deleted.
+func TestRecordsOfTheFirstOfTwoUncleanLeadersStay(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	w.produce(5, 3)
+	w.lone(1, true)
+	w.add(10)
+	w.brokers[0].copyAll()
+	w.delete(45)
+	w.lone(2, false)
+	w.gone = 0
+	w.add(20)
+	w.lone(2, false)
+	b := w.brokers[1]
+	must.OK(t, b.check())
+	b.copyAll()
+	must.OK(t, errors.Join(b.healthy(), b.check()))
+}
+
+// What was deleted in a later epoch than the one of the last comparison stays deleted after an
+// unclean election of a log that has it.
+func TestTheLogStartAfterAnUncleanElection(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	w.produce(5, 3)
+	w.brokers[0].copyAll()
+	w.fail(2, 1)
+	w.follow()
+	w.produce(5, 3)
+	w.tryDelete(20)
+	w.gone = 20
+	w.lone(1, false)
+	b := w.brokers[0]
+	must.OK(t, b.check())
+	b.copyAll()
+	must.OK(t, errors.Join(b.healthy(), b.check()))
+}
