@@ -48,6 +48,9 @@ func (m *Manager) DeleteRecords(ctx context.Context, list []Deletion) {
 			continue
 		}
 		move, err := partitions[i].deletable(d.Offset)
+		if c := move.Log.Config().Cleanup; err == nil && c.Compact && !c.Delete {
+			err = fmt.Errorf("delete records of %s: %w", partitions[i], ErrPolicy)
+		}
 		if d.Err = err; err == nil {
 			moves, at = append(moves, move), append(at, i)
 		}
@@ -75,7 +78,8 @@ func (m *Manager) DeleteRecords(ctx context.Context, list []Deletion) {
 	}
 }
 
-// DeleteRecords deletes the records of one partition below an offset; see Manager.DeleteRecords.
+// DeleteRecords deletes the records of one partition below an offset, under any cleanup.policy; see
+// Manager.DeleteRecords.
 func (p *Partition) DeleteRecords(ctx context.Context, offset int64) (low int64, err error) {
 	move, err := p.deletable(offset)
 	if err != nil {
@@ -93,9 +97,6 @@ func (p *Partition) deletable(offset int64) (storage.StartMove, error) {
 	e, err := p.readable(r, -1)
 	if err != nil {
 		return move, err
-	}
-	if c := p.log.Config().Cleanup; c.Compact && !c.Delete {
-		return move, fmt.Errorf("delete records of %s: %w", p, ErrPolicy)
 	}
 	switch {
 	case offset == HighWatermark:

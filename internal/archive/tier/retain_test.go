@@ -97,6 +97,35 @@ func (w *world) tryDelete(to int64) {
 	}
 }
 
+// The key is not removed before the other replica in sync begins where it says.
+func TestTheKeyIsRemovedWhenAllReplicasHaveTheLogStart(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	w.produce(12, 3)
+	b := w.brokers[0]
+	b.copyAll()
+	w.tryDelete(30)
+	w.conf.Remote, w.conf.DropRemote = false, true
+	for _, b := range w.brokers { // a topic that is not copied any longer may be compacted
+		compact := b.partition().Log().Config()
+		compact.Cleanup.Remote, compact.Cleanup.Compact = false, true
+		b.partition().Log().Configure(compact)
+	}
+	b.copyAll()
+	if err := b.healthy(); !errors.Is(err, replica.ErrTimedOut) || w.tier() == nil {
+		t.Errorf("%v, %+v", err, w.tier())
+	}
+	w.confirm()
+	b.copyAll()
+	must.OK(t, b.healthy())
+	if w.gone = 30; w.tier() != nil {
+		t.Errorf("%+v", w.tier())
+	}
+	w.fail(2, 1)
+	w.follow()
+	w.replicate()
+	must.OK(t, w.brokers[1].check())
+}
+
 // Two unclean elections before a leader has compared: what the first leader has committed below
 // Start is not deleted.
 func TestRecordsOfTheFirstOfTwoUncleanLeadersStay(t *testing.T) {

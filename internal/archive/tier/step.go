@@ -61,12 +61,17 @@ func (s *step) run() (more bool, err error) {
 	return s.copy()
 }
 
-// drop removes the key. From then on the logs of the replicas say where the partition begins.
+// dropWait is how long drop waits for other replicas. One that may be elected may be down for days;
+// then the next round tries again.
+const dropWait = time.Second
+
+// drop removes the key. From then on the logs of the replicas say where the partition begins, so
+// they must know it before.
 func (s *step) drop() error {
-	if start := s.p.Ends().LogStart; start > s.p.Log().Ends().LogStart {
-		if _, err := s.p.DeleteRecords(s.ctx, start); err != nil {
-			return err
-		}
+	ctx, cancel := context.WithTimeout(s.ctx, dropWait)
+	defer cancel()
+	if _, err := s.p.DeleteRecords(ctx, s.p.Ends().LogStart); err != nil {
+		return err
 	}
 	return s.alter(nil)
 }
