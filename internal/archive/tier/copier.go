@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/archive/upload"
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/configdef"
@@ -80,13 +81,13 @@ type Copier struct {
 	oldest   map[metadata.TopicPartition]oldest
 }
 
-// oldest is what retention has found last in the records of a partition: when the oldest part is
-// too old, and its bytes. Copies do not change it. It counts as long as the Tier begins there, and
-// the broker leads in that epoch.
+// oldest is what retention has found last in the records of a partition: the oldest part above
+// Start, and the bytes of it and of those before. Copies do not change it. It counts as long as the
+// Tier begins there, and the broker leads in that epoch.
 type oldest struct {
 	start int64
 	epoch int32
-	old   time.Time
+	first []format.Part // one; nil: nothing was found
 	bytes int64
 }
 

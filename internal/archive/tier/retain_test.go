@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
@@ -28,11 +29,40 @@ func TestRetentionOfTimestampsThatAreNotBelievable(t *testing.T) {
 				t.Errorf("before retention.ms: %+v", x)
 			}
 			w.conf.Retention = time.Nanosecond
-			clear(b.c.oldest) // a day later
 			b.copyAll()
 			must.OK(t, b.healthy())
 			if y := w.tier(); y.Start < x.End || !y.Empty() {
 				t.Errorf("after retention.ms: %+v", y)
+			}
+		})
+	}
+}
+
+// What retention has found counts for the settings of now.
+func TestRetentionFollowsSettings(t *testing.T) {
+	for name, lower := range map[string]func(*configdef.Topic){
+		"retention.ms":    func(c *configdef.Topic) { c.Retention = time.Hour },
+		"retention.bytes": func(c *configdef.Topic) { c.RetentionBytes = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "sync", nil)
+			b := w.brokers[0]
+			b.stamp = func() int64 { return time.Now().Add(-2 * time.Hour).UnixMilli() }
+			w.conf.TimestampAfter, w.conf.Retention, w.conf.RetentionBytes = time.Hour, 100*time.Hour, 1<<30
+			w.lone(1, true)
+			w.add(20)
+			for range 2 {
+				b.copyAll()
+			}
+			x := w.tier()
+			if must.OK(t, b.healthy()); x.Start != 0 || x.Empty() {
+				t.Errorf("before: %+v", x)
+			}
+			lower(&w.conf)
+			b.copyAll()
+			must.OK(t, b.healthy())
+			if y := w.tier(); y.Start < x.End {
+				t.Errorf("after: %+v", y)
 			}
 		})
 	}

@@ -231,8 +231,8 @@ func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
 	last := s.c.oldest[s.tp]
 	s.c.mu.Unlock()
 	later := s.p.Log().SizeFrom(s.was.End)
-	large := policy.Bytes >= 0 && s.was.Bytes+later-last.bytes >= policy.Bytes
-	if last.start == s.was.Start && last.epoch == s.epoch() && now.Before(last.old) && !large {
+	if last.start == s.was.Start && last.epoch == s.epoch() && last.first != nil && // the settings and the clock may have changed
+		removable(last.first, s.was.Start, s.was.Bytes+later-last.bytes, now, policy) == s.was.Start {
 		return false, nil
 	}
 	a := s.archived()
@@ -242,10 +242,15 @@ func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
 	}
 	start := removable(parts, s.was.Start, later, now, policy)
 	if start == s.was.Start && !a.Drops(start) {
-		i := slices.IndexFunc(parts, func(p format.Part) bool { return p.End > start }) // older manifests stay whole
-		first := &parts[max(i, 0)]
+		x := oldest{start: s.was.Start, epoch: s.epoch()}
+		for i := range parts {
+			x.bytes += parts[i].Bytes()
+			if x.first = slices.Clone(parts[i : i+1]); parts[i].End > start { // older manifests stay whole
+				break
+			}
+		}
 		s.c.mu.Lock()
-		s.c.oldest[s.tp] = oldest{s.was.Start, s.epoch(), tooOld(first, now, policy), first.To - first.From}
+		s.c.oldest[s.tp] = x
 		s.c.mu.Unlock()
 		return false, nil
 	}
@@ -286,17 +291,6 @@ func policyOf(conf *configdef.Topic) cleaner.Policy {
 		p.Time, p.Bytes = -1, -1
 	}
 	return p
-}
-
-// tooOld returns when a part is older than retention.ms, or a day from now if that is later: the
-// settings may change.
-func tooOld(part *format.Part, now time.Time, policy cleaner.Policy) time.Time {
-	day := now.Add(24 * time.Hour)
-	since, err := policy.Since(now, part.Run.Newest, writtenOf(part))
-	if err != nil || policy.Time < 0 || policy.Time > day.Sub(since) {
-		return day
-	}
-	return since.Add(policy.Time + time.Millisecond)
 }
 
 // copy adds one object, if enough records are there. more reports that another may be due.

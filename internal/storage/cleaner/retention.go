@@ -169,10 +169,11 @@ func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	if err != nil {
 		return false, onDemand("its timestamps cannot be read: %v", err)
 	}
-	at, what, than := time.Time{}, "newest record", "younger"
-	if at, err = p.Since(now, newest, part.Written); err != nil {
+	at, err := p.since(now, newest, part.Written)
+	if err != nil {
 		return false, onDemand("its newest timestamp %d is not believable, and the time of its last write is unknown: %v", newest, err)
 	}
+	what, than := "newest record", "younger"
 	if !p.Believable(now, newest) {
 		what = fmt.Sprintf("newest timestamp %d is not believable; last write", newest)
 	}
@@ -186,9 +187,9 @@ func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	}
 }
 
-// Since returns the time from which the age of records counts: their newest timestamp, or the time
+// since returns the time from which the age of records counts: their newest timestamp, or the time
 // of their last write if that is not believable.
-func (p Policy) Since(now time.Time, newest int64, written func() (time.Time, error)) (time.Time, error) {
+func (p Policy) since(now time.Time, newest int64, written func() (time.Time, error)) (time.Time, error) {
 	if p.Believable(now, newest) {
 		return time.UnixMilli(newest), nil
 	}
