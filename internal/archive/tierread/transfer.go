@@ -137,8 +137,10 @@ func (r *Reader) ended(f *flight, value any, size int64, err error) (next *fligh
 		r.cache.add(&entry{key: f.key, value: value, size: size, ahead: f.ahead})
 	}
 	f.end(value, err)
-	if len(r.queue) > 0 {
-		next, r.queue = r.queue[0], r.queue[1:]
+	if len(r.queue) > 0 { // those with callers first, which wait for a short time only
+		i := max(slices.IndexFunc(r.queue, func(f *flight) bool { return f.waiters > 0 }), 0)
+		next = r.queue[i]
+		r.queue = slices.Delete(r.queue, i, i+1)
 	} else {
 		r.running--
 	}

@@ -113,6 +113,43 @@ func TestAStoreThatHangsHoldsABoundedNumberOfTransfers(t *testing.T) {
 	})
 }
 
+// A reader does not wait for transfers that others have begun without waiting for them, as fetches
+// do that have enough local records.
+func TestAReaderIsBeforeTransfersThatNoReaderWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 400
+		w := newWorld(t)
+		for range n {
+			w.plain(100, 5)
+			w.object(nil, nil)
+		}
+		w.manifest(true)
+		r := New(w.options(w.s, 64<<20))
+		defer r.Close()
+		_, err := w.read(t.Context(), r, 0, 1)
+		must.OK(t, err)
+		w.s.Add(faultstore.Rule{Ops: faultstore.Get, Before: func(faultstore.Call) { time.Sleep(100 * time.Millisecond) }})
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for i := range int64(n - 2) {
+			if _, err := w.read(over, r, 1+i, 1); !errors.Is(err, context.Canceled) {
+				t.Fatalf("offset %d: %v", 1+i, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		_, err = w.read(ctx, r, n-1, 1)
+		t.Log("after", time.Since(begin), r.Stats())
+		must.OK(t, err)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := r.Stats(); s.Running != 0 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
 // footerKey returns the nonce of an object of the copy.
 func (w *world) footerKey(t *testing.T, r *Reader, i int) objects.Nonce {
 	l, err := r.parts(t.Context(), &w.c)
