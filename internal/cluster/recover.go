@@ -224,7 +224,7 @@ func (r *Recovery) askOthers(ctx context.Context, c *raftstore.Content) error {
 func (r *Recovery) Recover() error {
 	generation := metadata.NewID()
 	change := func(keys []metadata.KV, revision int64) ([]metadata.KV, int64, error) {
-		return controller.Recovered(keys, revision, generation)
+		return controller.Recovered(keys, revision, generation, time.Now())
 	}
 	if r.o.From != "" {
 		keys, revision, err := change(r.keys, r.revision)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -21,10 +22,10 @@ import (
 // the largest epoch and end has every acknowledged record, if all replicas take part. Its epoch is
 // that of its last record, or a later one in which it led: a leader commits nothing before its log
 // notes its epoch, because the records that it commits may all be of older ones.
-func Recovered(keys []metadata.KV, revision int64, generation [16]byte) (after []metadata.KV, at int64, err error) {
+func Recovered(keys []metadata.KV, revision int64, generation [16]byte, now time.Time) (after []metadata.KV, at int64, err error) {
 	return again(keys, revision, generation, outset{
 		drops:   []metadata.Scope{metadata.OfProcesses},
-		cluster: func(*metadata.Cluster) {},
+		cluster: func(c *metadata.Cluster) { c.Recovered = now.UnixMilli() },
 		partition: func(p *metadata.Partition) {
 			if len(p.Replicas) > 1 {
 				p.ISR, p.ELR, p.Last = nil, nil, metadata.LastReplica{}
@@ -50,7 +51,7 @@ type Successor struct {
 func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata.KV, at int64, err error) {
 	return again(keys, revision, s.Generation, outset{
 		drops:   []metadata.Scope{metadata.OfProcesses, metadata.OfBrokers, metadata.OfObjects},
-		cluster: func(c *metadata.Cluster) { c.ID = s.Cluster },
+		cluster: func(c *metadata.Cluster) { c.ID, c.Recovered = s.Cluster, 0 },
 		partition: func(p *metadata.Partition) {
 			p.Replicas, p.ISR = []int32{s.Node}, []int32{s.Node}
 			p.ELR, p.Adding, p.Removing, p.Last = nil, nil, nil, metadata.LastReplica{}

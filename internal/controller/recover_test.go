@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -29,7 +30,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 		{Key: metadata.PartitionKey(topic, 1), Value: last.Encode(), ModRevision: 10},
 		{Key: metadata.PartitionKey(other, 0), Value: sole.Encode(), ModRevision: 11},
 	}
-	after, revision, err := Recovered(keys, 12, [16]byte{8})
+	after, revision, err := Recovered(keys, 12, [16]byte{8}, time.UnixMilli(77))
 	if err != nil || revision != 12+int64(gap) || len(after) != len(keys)-1 {
 		t.Fatalf("%d keys, revision %d, %v", len(after), revision, err)
 	}
@@ -39,7 +40,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 		switch k.Kind {
 		case metadata.KindCluster:
 			c, err := metadata.DecodeCluster(kv)
-			if err != nil || c.ID != record.ID || c.Generation != [16]byte{8} {
+			if err != nil || c.ID != record.ID || c.Generation != [16]byte{8} || c.Recovered != 77 {
 				t.Errorf("cluster %+v, %v", c, err)
 			}
 		case metadata.KindBroker:
@@ -67,7 +68,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 	}
 
 	for _, young := range [][]metadata.KV{keys[:1], keys[:3]} { // of a time before the first producer
-		after, _, err := Recovered(young, 12, [16]byte{8})
+		after, _, err := Recovered(young, 12, [16]byte{8}, time.UnixMilli(77))
 		i := slices.IndexFunc(after, func(kv metadata.KV) bool { return kv.Key == metadata.ProducerIDsKey })
 		if err != nil || i < 0 {
 			t.Fatalf("the next producer id is 0 again: %+v, %v", after, err)
@@ -77,7 +78,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 		}
 	}
 
-	half, _, err := Recovered(keys, 12, [16]byte{8, 15: 1})
+	half, _, err := Recovered(keys, 12, [16]byte{8, 15: 1}, time.UnixMilli(77))
 	must.OK(t, err)
 	i := slices.IndexFunc(half, func(kv metadata.KV) bool { return kv.Key == metadata.PartitionKey(topic, 0) })
 	one, _ := metadata.DecodePartition(after[i])
@@ -87,7 +88,7 @@ func TestRecoveredMetadataTrustNoISR(t *testing.T) {
 
 	several.LeaderEpoch = math.MaxInt32 - 5
 	keys[4].Value = several.Encode()
-	if _, _, err := Recovered(keys, 12, [16]byte{8}); err == nil {
+	if _, _, err := Recovered(keys, 12, [16]byte{8}, time.UnixMilli(77)); err == nil {
 		t.Error("leader epochs overflow")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
@@ -83,6 +84,9 @@ func (m *Image) ShareVersion() int16 { return m.cluster.ShareVersion }
 
 // Generation returns the generation of the cluster's metadata; see Cluster.
 func (m *Image) Generation() [16]byte { return m.cluster.Generation }
+
+// Recovered returns Cluster.Recovered.
+func (m *Image) Recovered() time.Time { return time.UnixMilli(m.cluster.Recovered) }
 
 // Topic returns the topic with a name, or nil.
 func (m *Image) Topic(name string) *Topic {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -12,6 +13,10 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
 )
+
+// keepUnknown is how long an operator has, after a recovery of the metadata, until the old records of
+// topics are deleted that these do not know.
+const keepUnknown = 30 * 24 * time.Hour
 
 // collect deletes the objects that neither a snapshot nor a Tier needs. First it lists all objects.
 // Then it writes the collection: a snapshot whose author has read an earlier one is not named any
@@ -93,7 +98,9 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 //   - those whose Tier has changed since the collection was written at a revision: what it named
 //     then is not known, and a snapshot may name it again;
 //   - those whose Tier is of another generation of the metadata, or that may have one and do not:
-//     the leader has not compared the store with its log yet.
+//     the leader has not compared the store with its log yet;
+//   - those without a Tier, for keepUnknown after the metadata were recovered from an older state:
+//     their topics may be of a later time. The brokers also keep the logs of such topics.
 func (s *Service) nameTiers(ctx context.Context, store objects.Store, prefix string, before []metadata.KV, revision int64,
 	named map[objects.Nonce]bool) (kept func(format.ID) bool, err error) {
 	after, _, err := s.opt.Store.Range(ctx, metadata.TierPrefix)
@@ -133,12 +140,13 @@ func (s *Service) nameTiers(ctx context.Context, store objects.Store, prefix str
 		}
 	}
 	img := s.opt.Image()
+	lacks := s.opt.Now().Sub(img.Recovered()) < keepUnknown
 	return func(id format.ID) bool {
-		if all[id] || known[id] {
+		if all[id] || known[id] || id == (format.ID{}) {
 			return all[id]
 		}
 		t := img.TopicByID(id.Topic)
-		return t != nil && s.opt.Topic(img, t).Remote
+		return lacks || t != nil && s.opt.Topic(img, t).Remote
 	}, nil
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/objecttest"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -294,6 +295,41 @@ func TestACollectionDeletesOnlyWhatIsUnused(t *testing.T) {
 				w.mustCollect() // it knows the generation
 				test(t, w)
 				w.restorable()
+			})
+		})
+	}
+}
+
+// After a recovery, the metadata may lack topics. For a month no collection deletes their old
+// records.
+func TestACollectionKeepsWhatRecoveredMetadataLack(t *testing.T) {
+	for name, recovered := range map[string]bool{"recovered": true, "never recovered": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, every(0))
+				c := metadata.NewCluster(metadata.FormatID(cluster), [16]byte{4})
+				if recovered {
+					c.Recovered = time.Now().UnixMilli()
+				}
+				w.meta.put(metadata.KV{Key: metadata.ClusterKey, Value: c.Encode()})
+				lacking := format.ID{Topic: metadata.ID{7, 7}}
+				for _, n := range []format.Name{{Kind: objects.Log, Nonce: objects.NewNonce(), Partition: lacking, End: 1000},
+					{Kind: objects.Manifest, Nonce: objects.NewNonce(), Partition: lacking, End: 1000}} {
+					objecttest.Put(t, w.objects, prefix+n.String(), []byte("x"))
+				}
+				other := format.Name{Kind: objects.Pack, Nonce: objects.NewNonce()}
+				objecttest.Put(t, w.objects, prefix+other.String(), []byte("x"))
+				defer w.run()()
+				kept := 0
+				if recovered {
+					kept = 2
+				}
+				if grown(w, 29*24*time.Hour); len(w.names()) != kept {
+					t.Errorf("after 29 days: %v", w.names())
+				}
+				if grown(w, 3*24*time.Hour); len(w.names()) != 0 {
+					t.Errorf("after 32 days: %v", w.names())
+				}
 			})
 		})
 	}
