@@ -181,7 +181,8 @@ func (s *step) agrees(all *epochs.Cache, logEnd int64) bool {
 // restart leaves out what the store has below the local log, since elections have undone what was
 // between them: of two unclean ones, the second leader had dropped what the first one lacked.
 func (s *step) restart(from, to int64) error {
-	s.c.opt.Logger.Error("records after those in the object store are lost, so that these are given up, too: the log begins where that of its leader does",
+	s.c.opt.Logger.Error("unclean elections have lost records between those in the object store and the local log: "+
+		"the log begins with the latter; restore the older ones from a snapshot if you need them",
 		zap.Stringer("partition", s.p), zap.Int64("from", from), zap.Int64("to", to))
 	next := s.none(to)
 	return s.alter(&next)
