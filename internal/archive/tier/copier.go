@@ -234,6 +234,7 @@ func (c *Copier) partition(ctx context.Context, store objects.Store, prefix stri
 		s.b = upload.NewBatch(o)
 		var err error
 		more, err = s.run()
+		s.end()
 		cancel()
 		if errors.Is(err, metadata.ErrConflict) {
 			more, err = true, c.await(ctx, err)

@@ -30,7 +30,8 @@ type step struct {
 	img *metadata.Image // what the step relies on, except for the log
 	was *metadata.Tier  // of the image; nil: none
 
-	copied bool // an object was copied
+	held   *storage.Hold // of the log; nil: none
+	copied bool          // an object was copied
 }
 
 // run does the next thing that is due. more reports that another may be.
@@ -188,13 +189,22 @@ func (s *step) restart(from, to int64) error {
 	return s.alter(&next)
 }
 
-// hold returns the log for a reader. It keeps nothing: what the step has read is compared with what
-// has changed by the condition of the transaction, since a log is truncated only by another leader.
+// hold returns the log for a reader until end. It keeps nothing: what the step has read is compared
+// with what has changed by the condition of the transaction, since a log is truncated only by
+// another leader.
 func (s *step) hold() *storage.Hold {
-	h := s.p.Log().Hold()
-	h.Loosen()
-	context.AfterFunc(s.ctx, h.Release)
-	return h
+	if s.held == nil {
+		s.held = s.p.Log().Hold()
+		s.held.Loosen()
+	}
+	return s.held
+}
+
+// end releases what hold has returned.
+func (s *step) end() {
+	if s.held != nil {
+		s.held.Release()
+	}
 }
 
 // epoch returns the leader epoch in which this broker leads.
