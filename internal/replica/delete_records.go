@@ -59,10 +59,9 @@ func (m *Manager) DeleteRecords(ctx context.Context, list []Deletion) {
 	for k := range moves {
 		led[k] = partitions[at[k]]
 	}
-	m.cutTiers(ctx, led, func(k int) int64 { return moves[k].To }, func(k int, err error) { list[at[k]].Err = err })
 	kept := 0
-	for k := range moves {
-		if list[at[k]].Err == nil {
+	for k, err := range m.cutTiers(ctx, led, moves) {
+		if list[at[k]].Err = err; err == nil {
 			moves[kept], at[kept], led[kept] = moves[k], at[k], led[k]
 			kept++
 		}

@@ -214,6 +214,13 @@ func (m *Manager) Partition(topic [16]byte, partition int32) (*Partition, error)
 	return nil, ErrUnknownPartition
 }
 
+// newest returns the newest image that was applied.
+func (m *Manager) newest() *metadata.Image {
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	return m.image
+}
+
 // Partitions returns all partitions of this broker.
 func (m *Manager) Partitions() []*Partition {
 	m.mu.RLock()

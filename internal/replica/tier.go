@@ -242,9 +242,9 @@ func (m *Manager) cutTier(ctx context.Context, p *Partition, to int64) error {
 	}
 }
 
-// cutTiers is cutTier for many deletions at once, of which it sets the errors. to returns where the
-// log of each is to begin.
-func (m *Manager) cutTiers(ctx context.Context, list []*Partition, to func(i int) int64, failed func(i int, err error)) {
+// cutTiers is cutTier for many deletions at once. It returns the error of each.
+func (m *Manager) cutTiers(ctx context.Context, list []*Partition, moves []storage.StartMove) []error {
+	errs := make([]error, len(list))
 	var all sync.WaitGroup
 	free := make(chan struct{}, cutsAtOnce)
 	for i, p := range list {
@@ -254,23 +254,15 @@ func (m *Manager) cutTiers(ctx context.Context, list []*Partition, to func(i int
 		free <- struct{}{}
 		all.Go(func() {
 			defer func() { <-free }()
-			if err := m.cutTier(ctx, p, to(i)); err != nil {
-				failed(i, err)
-			}
+			errs[i] = m.cutTier(ctx, p, moves[i].To)
 		})
 	}
 	all.Wait()
+	return errs
 }
 
 // cutsAtOnce is how many changes of the metadata a deletion of records waits for at a time.
 const cutsAtOnce = 64
-
-// newest returns the newest image that was applied.
-func (m *Manager) newest() *metadata.Image {
-	m.roles.Lock()
-	defer m.roles.Unlock()
-	return m.image
-}
 
 // TierEpochs returns the leader epochs of the offsets from start up to end as a Tier has them.
 func TierEpochs(all *epochs.Cache, start, end int64) (list []metadata.EpochStart) {
@@ -283,6 +275,8 @@ func TierEpochs(all *epochs.Cache, start, end int64) (list []metadata.EpochStart
 }
 
 // timesBelow searches the records that only the object store has. search gets what it has of them.
+// It waits for the store, up to LookupWait for each change of the metadata meanwhile; so do findTime
+// and maxTime.
 func (p *Partition) timesBelow(search func(context.Context, *metadata.Tier) (storage.Timestamp, error)) (storage.Timestamp, error) {
 	for {
 		t, local := p.tier.Load(), p.log.Ends().LogStart
