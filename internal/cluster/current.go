@@ -22,8 +22,8 @@ func (c *Cluster) Current(ctx context.Context) error {
 	never := metadata.Txn{If: []metadata.Compare{{Key: metadata.ClusterKey, ModRevision: math.MaxInt64}}}
 	for {
 		_, err := c.store.Txn(ctx, never)
-		if conflict := (*metadata.ConflictError)(nil); errors.As(err, &conflict) {
-			return c.store.WaitFor(ctx, conflict.Revision)
+		if revision, ok := metadata.Refused(err); ok {
+			return c.store.WaitFor(ctx, revision)
 		}
 		if errors.Is(err, metadata.ErrClosed) {
 			return err

@@ -110,9 +110,8 @@ func (c *Controller) retry(ctx context.Context, what string, attempt func() erro
 		if !errors.Is(err, metadata.ErrConflict) || ctx.Err() != nil {
 			break
 		}
-		var conflict *metadata.ConflictError
-		if errors.As(err, &conflict) { // until then the same outdated state would be read again
-			if err := c.opts.Store.WaitFor(ctx, conflict.Revision); err != nil {
+		if revision, ok := metadata.Refused(err); ok { // until then the same outdated state would be read again
+			if err := c.opts.Store.WaitFor(ctx, revision); err != nil {
 				return fmt.Errorf("%s: wait for the change that was in the way: %w", what, err)
 			}
 		}

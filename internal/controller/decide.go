@@ -213,9 +213,8 @@ func submit(ctx context.Context, store writer, changes []change) (revision int64
 		all.Go(func() {
 			defer func() { <-free }()
 			at, err := changes[i].write(ctx, store)
-			var conflict *metadata.ConflictError
-			if errors.As(err, &conflict) {
-				at, err = conflict.Revision, nil
+			if newer, ok := metadata.Refused(err); ok {
+				at, err = newer, nil
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -29,13 +29,13 @@ func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, e
 		l.mu.Lock()
 		delete(l.admitted, q.Broker)
 		l.mu.Unlock()
-		var conflict *metadata.ConflictError
+		newer, refused := metadata.Refused(err)
 		switch {
 		case err == nil:
 			// The first heartbeat may arrive at once, and is compared with the image.
 			return epoch, l.opt.Images.WaitShown(ctx, epoch)
-		case errors.As(err, &conflict):
-			if err := l.opt.Images.WaitShown(ctx, conflict.Revision); err != nil {
+		case refused:
+			if err := l.opt.Images.WaitShown(ctx, newer); err != nil {
 				return 0, err
 			}
 		case !errors.Is(err, metadata.ErrConflict):
@@ -149,11 +149,11 @@ func (l *Loop) Unregister(ctx context.Context, broker int32) (revision int64, er
 			return 0, err
 		}
 		revision, err = store.Txn(ctx, txn)
-		var conflict *metadata.ConflictError
-		if !errors.As(err, &conflict) {
+		newer, refused := metadata.Refused(err)
+		if !refused {
 			return revision, err
 		}
-		if err := l.opt.Images.WaitShown(ctx, conflict.Revision); err != nil {
+		if err := l.opt.Images.WaitShown(ctx, newer); err != nil {
 			return 0, err
 		}
 	}

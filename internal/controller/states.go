@@ -167,10 +167,10 @@ func (l *Loop) writeStates(ctx context.Context, img *metadata.Image, states map[
 			If:  []metadata.Compare{{Key: metadata.LivenessKey(id), ModRevision: at}},
 			Put: []metadata.KV{{Key: metadata.LivenessKey(id), Value: state.Encode()}},
 		})
-		var conflict *metadata.ConflictError
+		newer, refused := metadata.Refused(err)
 		switch {
-		case errors.As(err, &conflict):
-			revision = max(revision, conflict.Revision)
+		case refused:
+			revision = max(revision, newer)
 			continue
 		case err != nil:
 			errs = append(errs, err)

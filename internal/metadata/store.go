@@ -47,6 +47,15 @@ func (e *ConflictError) Error() string {
 // Unwrap makes the error match ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
+// Refused reports whether err has a ConflictError, and returns its Revision.
+func Refused(err error) (revision int64, ok bool) {
+	var conflict *ConflictError
+	if !errors.As(err, &conflict) {
+		return 0, false
+	}
+	return conflict.Revision, true
+}
+
 // KV is one key with its value.
 type KV struct {
 	Key string

@@ -229,9 +229,8 @@ func (m *Manager) cutTier(ctx context.Context, p *Partition, to int64) error {
 		}
 		revision, err := m.opt.Tier.Alter(ctx, &metadata.TierChange{TopicPartition: p.tp(), Next: &next, Was: t.Revision,
 			Record: rec.Revision, Collection: -1})
-		conflict := (*metadata.ConflictError)(nil)
-		if errors.As(err, &conflict) {
-			revision, err = conflict.Revision, nil
+		if newer, refused := metadata.Refused(err); refused {
+			revision, err = newer, nil
 		}
 		if err == nil {
 			err = m.opt.Tier.Applied(ctx, revision)

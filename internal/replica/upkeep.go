@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -237,11 +236,11 @@ func (s *isrRequests) send(todo map[*Partition]isrRequest) {
 	}
 	for i, err := range m.opt.Cluster.AlterISR(ctx, changes) {
 		p := partitions[i]
-		var conflict *metadata.ConflictError
+		revision, refused := metadata.Refused(err)
 		switch {
-		case errors.As(err, &conflict):
+		case refused:
 			p.notBefore.Store(int64(m.env.now() + m.env.limits.Repeat))
-			p.Refused(todo[p].epoch, todo[p].ID, conflict.Revision)
+			p.Refused(todo[p].epoch, todo[p].ID, revision)
 		case err != nil:
 			m.opt.Logger.Debug("a change of the in-sync replicas has no known outcome", zap.Stringer("partition", p), zap.Error(err))
 		}

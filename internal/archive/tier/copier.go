@@ -3,7 +3,6 @@ package tier
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -236,8 +235,8 @@ func (c *Copier) partition(ctx context.Context, store objects.Store, prefix stri
 		more, err = s.run()
 		s.end()
 		cancel()
-		if errors.Is(err, metadata.ErrConflict) {
-			more, err = true, c.await(ctx, err)
+		if newer, refused := metadata.Refused(err); refused {
+			more, err = true, c.opt.Applied(ctx, newer)
 		}
 		if ctx.Err() != nil {
 			return false
@@ -266,15 +265,6 @@ func (c *Copier) rate() int64 {
 		return 0
 	}
 	return c.opt.Rate()
-}
-
-// await waits until the image shows what refused a change.
-func (c *Copier) await(ctx context.Context, err error) error {
-	conflict := (*metadata.ConflictError)(nil)
-	if !errors.As(err, &conflict) {
-		return err
-	}
-	return c.opt.Applied(ctx, conflict.Revision)
 }
 
 // outcome notes how the last step of a partition ended.

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/chronik-io/chronik/internal/audit"
@@ -44,7 +43,7 @@ func (s *store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
 		return 0, err // nothing is changed that could not be recorded
 	}
 	revision, err := s.Store.Txn(ctx, t)
-	if conflict := (*metadata.ConflictError)(nil); errors.As(err, &conflict) {
+	if _, refused := metadata.Refused(err); refused {
 		return revision, err
 	}
 	for _, e := range events {
