@@ -11,7 +11,6 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/upload"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
-	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -29,7 +28,7 @@ func (s *step) bridge(ends storage.Ends) error {
 	if s.was.Generation == metadata.ID(s.img.Generation()) {
 		return s.restart(s.was.Start, ends.LogStart)
 	}
-	next, err := s.adopt(ends)
+	next, err := s.adopt(ends, s.was.Start)
 	if err != nil {
 		return err
 	}
@@ -53,9 +52,8 @@ func (s *step) bridge(ends storage.Ends) error {
 func (s *step) first(ends storage.Ends) error {
 	next := s.none(ends.LogStart)
 	if ends.LogStart > 0 && s.p.RiseSince(s.p.Log().EpochAt(ends.LogStart)) > 0 {
-		s.was = &metadata.Tier{}
-		found, err := s.adopt(ends)
-		if s.was = nil; err != nil {
+		found, err := s.adopt(ends, 0)
+		if err != nil {
 			return err
 		}
 		if found != nil {
@@ -65,12 +63,10 @@ func (s *step) first(ends storage.Ends) error {
 	return s.alter(&next)
 }
 
-// adopt returns the best copy that the store has; nil: none.
-func (s *step) adopt(ends storage.Ends) (best *metadata.Tier, err error) {
-	store, prefix, err := s.c.opt.Open()
-	if err != nil {
-		return nil, err
-	}
+// adopt returns the best copy that the store has of a log that begins at an offset or above; nil:
+// none.
+func (s *step) adopt(ends storage.Ends, start int64) (best *metadata.Tier, err error) {
+	store, prefix := s.up.Store, s.up.Prefix
 	var names []format.Name
 	if err := store.List(s.ctx, prefix+format.Folder(objects.Manifest, s.id()), func(in objects.Info) error {
 		if n, err := format.Parse(strings.TrimPrefix(in.Name, prefix)); err == nil {
@@ -88,7 +84,7 @@ func (s *step) adopt(ends storage.Ends) (best *metadata.Tier, err error) {
 		if err != nil {
 			return nil, err
 		}
-		next, err := s.candidate(store, prefix, m, n.Nonce, ends)
+		next, err := s.candidate(m, n.Nonce, ends, max(m.Base, start))
 		switch {
 		case format.Unusable(err): // one of a snapshot that was deleted
 		case err != nil:
@@ -100,13 +96,12 @@ func (s *step) adopt(ends storage.Ends) (best *metadata.Tier, err error) {
 	return best, nil
 }
 
-// candidate returns what a manifest has that the log continues, nil if there is nothing.
-func (s *step) candidate(store objects.Store, prefix string, m *format.Manifest, at objects.Nonce, ends storage.Ends) (
-	*metadata.Tier, error) {
+// candidate returns what a manifest has from start on that the log continues, nil if there is
+// nothing.
+func (s *step) candidate(m *format.Manifest, at objects.Nonce, ends storage.Ends, start int64) (*metadata.Tier, error) {
 	if m.End < ends.LogStart || m.Base > ends.LogStart {
 		return nil, nil
 	}
-	start := max(m.Base, s.was.Start)
 	a := s.b.ArchivedIn(&format.Partition{ID: s.id(), State: format.Kept, Start: start, End: m.End, Manifest: at, Archived: m.End})
 	if m.End > ends.LogStart {
 		all := s.p.Known()
@@ -119,18 +114,17 @@ func (s *step) candidate(store objects.Store, prefix string, m *format.Manifest,
 			return nil, err
 		}
 	}
-	next, err := s.named(a, start)
-	if err != nil || next.Empty() {
-		return nil, err
+	if a.End() <= start {
+		return nil, nil
 	}
 	parts, err := s.b.Parts(s.ctx, s.id(), a)
 	if err != nil {
 		return nil, err
 	}
-	known, err := format.Epochs(s.ctx, store, prefix, s.id(), parts)
+	known, err := format.Epochs(s.ctx, s.up.Store, s.up.Prefix, s.id(), parts)
 	if err != nil {
 		return nil, err
 	}
-	next.Epochs = replica.TierEpochs(&known, next.Start, next.End)
-	return &next, nil
+	next, err := s.withEpochs(a, start, &known)
+	return &next, err
 }

@@ -57,11 +57,12 @@ type Options struct {
 // the store's answers.
 const copiers = 4
 
-// stepTime bounds one object with its manifest, in addition to the time that the rate demands.
+// stepTime bounds one step, such as the copy of one object, in addition to the time that the rate
+// demands.
 const stepTime = 10 * time.Minute
 
-// mostSteps is how many steps a partition takes in a round, of which one copies at most: the others
-// have their turn then. A partition has fewer steps before its next copy.
+// mostSteps bounds the steps of a partition in a round: the others have their turn then. It needs
+// fewer before its next copy, unless the metadata change meanwhile and refuse what it has done.
 const mostSteps = 8
 
 // Copier works for one broker. Run runs it; the other methods may be called concurrently.
@@ -90,7 +91,7 @@ type oldest struct {
 	bytes int64
 }
 
-// Failure is why a partition's records are not copied.
+// Failure is why a partition's records are not copied, or cannot be read from the store.
 type Failure struct {
 	Topic     string
 	Partition int32
@@ -130,11 +131,11 @@ func (c *Copier) Run(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		pause := c.opt.Interval
+		next := c.opt.Interval
 		if c.round(ctx) {
-			pause = 0
+			next = 0
 		}
-		t.Reset(pause)
+		t.Reset(next)
 	}
 }
 
@@ -148,7 +149,7 @@ func (c *Copier) round(ctx context.Context) (more bool) {
 		list, c.examined = c.opt.Partitions(), time.Now()
 	}
 	img := c.opt.Image()
-	var due []*replica.Partition
+	var todo []*replica.Partition
 	for _, p := range list {
 		topic := img.TopicByID(p.Log().ID().Topic)
 		if topic == nil || !c.leads(img, p) {
@@ -157,39 +158,41 @@ func (c *Copier) round(ctx context.Context) (more bool) {
 		if conf := c.opt.Topic(img, topic); conf.Remote || p.Tier() != nil {
 			led[p.TopicPartition()] = true
 			if !c.waits(p) {
-				due = append(due, p)
+				todo = append(todo, p)
 			}
 		}
 	}
 	if c.left = nil; all {
 		c.forget(led)
 	}
-	if len(due) == 0 {
+	if len(todo) == 0 {
 		return false
 	}
 	if img.FeatureLevel() < metadata.TierLevel {
 		if err := c.opt.Raise(ctx, metadata.TierLevel); err != nil {
-			c.failed(due, fmt.Errorf("the metadata cannot name copies of records before all brokers run this version: %w", err))
+			c.failed(todo, fmt.Errorf("the metadata cannot name copies of records before all brokers run this version: %w", err))
 			return false
 		}
 	}
 	store, prefix, err := c.opt.Open()
 	if err != nil {
-		c.failed(due, err)
+		c.failed(todo, err)
 		return false
 	}
-	left := make([]bool, len(due))
+	up := c.opt.Sizes
+	up.Store, up.Prefix, up.Spend = store, prefix, c.spend
+	left := make([]bool, len(todo))
 	var next atomic.Int64
 	var group sync.WaitGroup
-	for range min(copiers, len(due)) {
+	for range min(copiers, len(todo)) {
 		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(due)); i = next.Add(1) - 1 {
-				left[i] = c.partition(ctx, store, prefix, due[i])
+			for i := next.Add(1) - 1; i < int64(len(todo)); i = next.Add(1) - 1 {
+				left[i] = c.partition(ctx, up, todo[i])
 			}
 		})
 	}
 	group.Wait()
-	for i, p := range due {
+	for i, p := range todo {
 		if left[i] {
 			c.left = append(c.left, p)
 		}
@@ -223,14 +226,11 @@ func (c *Copier) leads(img *metadata.Image, p *replica.Partition) bool {
 
 // partition does what is due of one partition, until nothing is, one object was copied, or it
 // fails. more reports that another object may be due.
-func (c *Copier) partition(ctx context.Context, store objects.Store, prefix string, p *replica.Partition) (more bool) {
+func (c *Copier) partition(ctx context.Context, up upload.Options, p *replica.Partition) (more bool) {
 	copied := false
 	for n := 0; n < mostSteps && !copied && ctx.Err() == nil; n++ {
 		bounded, cancel := context.WithTimeout(ctx, stepTime+c.atRate())
-		s := &step{c: c, ctx: bounded, p: p, tp: p.TopicPartition(), img: c.opt.Image()}
-		o := c.opt.Sizes
-		o.Store, o.Prefix, o.Spend = store, prefix, c.spend
-		s.b = upload.NewBatch(o)
+		s := &step{c: c, ctx: bounded, up: up, b: upload.NewBatch(up), p: p, tp: p.TopicPartition(), img: c.opt.Image()}
 		var err error
 		more, err = s.run()
 		s.end()

@@ -10,7 +10,7 @@ import (
 // counts are what a Copier has done since the start.
 type counts struct{ objects, bytes, failures atomic.Int64 }
 
-// Copying returns how far the copies of a partition are that this broker leads.
+// Copying returns how far the copies of a partition have got that this broker leads.
 func (c *Copier) Copying(p *replica.Partition) (x view.Copying) {
 	x.Pending, x.PendingBytes = c.pending(p)
 	c.mu.Lock()
@@ -29,7 +29,7 @@ func (c *Copier) pending(p *replica.Partition) (records, bytes int64) {
 	if !log.Config().Cleanup.Remote {
 		return 0, 0
 	}
-	from, to := c.due(p, p.Tier())
+	from, to := c.copyable(p, p.Tier())
 	if from >= to {
 		return 0, 0
 	}

@@ -24,6 +24,7 @@ import (
 type step struct {
 	c   *Copier
 	ctx context.Context
+	up  upload.Options
 	b   *upload.Batch
 	p   *replica.Partition
 	tp  metadata.TopicPartition
@@ -111,8 +112,10 @@ func (s *step) archivedEnd() int64 {
 	return s.was.End
 }
 
-// compare cuts off what the log of this leader does not have: an unclean election has undone it. It
-// reports whether it has changed the Tier.
+// compare lets the Tier say what the log of this leader continues, once in each leader epoch and
+// generation of the metadata: it cuts off what an unclean election has undone, and bridges a gap
+// below the local log. Of an empty Tier it moves the offset. It reports whether it has changed the
+// Tier.
 func (s *step) compare() (changed bool, err error) {
 	_, epoch := s.p.Leader()
 	generation := metadata.ID(s.img.Generation())
@@ -217,6 +220,12 @@ func (s *step) none(start int64) metadata.Tier {
 
 // named returns the Tier of what is archived from an offset on.
 func (s *step) named(a *upload.Archived, start int64) (metadata.Tier, error) {
+	known := s.p.Known()
+	return s.withEpochs(a, start, &known)
+}
+
+// withEpochs is named, with the leader epochs of the log.
+func (s *step) withEpochs(a *upload.Archived, start int64, known *epochs.Cache) (metadata.Tier, error) {
 	next := s.none(start)
 	if a.End() <= start {
 		return next, nil
@@ -226,8 +235,7 @@ func (s *step) named(a *upload.Archived, start int64) (metadata.Tier, error) {
 		return next, err
 	}
 	next.Manifest, next.End, next.Bytes = metadata.ID(a.Manifest()), a.End(), bytes
-	known := s.p.Known()
-	next.Epochs = replica.TierEpochs(&known, next.Start, next.End)
+	next.Epochs = replica.TierEpochs(known, next.Start, next.End)
 	return next, nil
 }
 
@@ -277,8 +285,8 @@ func (s *step) retain(conf *configdef.Topic) (changed bool, err error) {
 }
 
 // removable returns the new start of the records of parts, which begin at start: the oldest parts
-// go that retention would remove from a disk. more are the bytes of later records.
-func removable(parts []format.Part, start, more int64, now time.Time, policy cleaner.Policy) int64 {
+// go that retention would remove from a disk. later are the bytes of the records above them.
+func removable(parts []format.Part, start, later int64, now time.Time, policy cleaner.Policy) int64 {
 	list := make([]cleaner.Part, len(parts), len(parts)+1)
 	for i := range parts {
 		p := &parts[i]
@@ -286,7 +294,7 @@ func removable(parts []format.Part, start, more int64, now time.Time, policy cle
 			Newest: func() (int64, error) { return p.Run.Newest, nil }}
 	}
 	end := parts[len(parts)-1].End
-	list = append(list, cleaner.Part{Base: end, End: math.MaxInt64, Bytes: more})
+	list = append(list, cleaner.Part{Base: end, End: math.MaxInt64, Bytes: later})
 	v := cleaner.Retain(now, policy, cleaner.Bounds{Start: start, High: end, Stable: end, Copied: end}, list)
 	return v.Start(start)
 }
@@ -306,7 +314,7 @@ func policyOf(conf *configdef.Topic) cleaner.Policy {
 
 // copy adds one object, if enough records are there. more reports that another may be due.
 func (s *step) copy() (more bool, err error) {
-	from, to := s.c.due(s.p, s.was)
+	from, to := s.c.copyable(s.p, s.was)
 	if from >= to {
 		return false, nil
 	}
@@ -334,9 +342,9 @@ func (s *step) copy() (more bool, err error) {
 	return true, nil
 }
 
-// due returns the range of a partition's records that can be copied now, where t is what the store
+// copyable returns the range of a partition's records that can be copied now, where t is what the store
 // has; it is empty if from is not below to.
-func (c *Copier) due(p *replica.Partition, t *metadata.Tier) (from, to int64) {
+func (c *Copier) copyable(p *replica.Partition, t *metadata.Tier) (from, to int64) {
 	log, ends := p.Log(), p.Ends()
 	limit := min(ends.LastStable, log.Ends().Durable)
 	if c.opt.Broken.Has(CopyUnstable) {
