@@ -206,9 +206,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.replicas = replica.NewManager(opt)
 	archive := b.archive(r)
 	archive.Replicas = r.replicas
-	if r.copies, err = archiving.NewCopies(archive, reads); err != nil {
-		return err
-	}
+	r.copies = archiving.NewCopies(archive, reads)
 	b.guard.Follow(r.applier)
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
 		return b.applySettings(r, next)

@@ -43,7 +43,7 @@ import (
 //	/tiers/<id>/<n>             Tier: what the object store has of a partition's log; written by its
 //	                            leader only, and removed with the topic
 //	/collection                 Collection: when unused objects were listed last; its revision decides
-//	                            which objects a snapshot may name
+//	                            which objects a snapshot or a Tier may name
 const (
 	ClusterKey     = "/cluster"
 	ProducerIDsKey = "/producer-ids"

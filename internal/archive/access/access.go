@@ -63,11 +63,16 @@ type Opener struct {
 	bucket objects.Store // nil until it is opened, and for a directory
 }
 
+var errNoURL = errors.New("archive.url is not set on this broker; set it on all brokers")
+
 // NewOpener returns an Opener.
 func NewOpener(fsys vfs.FS, c *configdef.Archive) *Opener { return &Opener{fs: fsys, conf: c} }
 
-// Open is the function Open.
+// Open is the function Open. Without a URL it fails.
 func (o *Opener) Open() (objects.Store, error) {
+	if o.conf.URL == "" {
+		return nil, errNoURL
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.bucket != nil {

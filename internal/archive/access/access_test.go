@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,6 +59,9 @@ func TestABucketIsOpenedOnce(t *testing.T) {
 	}
 	if _, err := o.Open(); err == nil {
 		t.Error("a directory that is gone was opened")
+	}
+	if _, err := NewOpener(vfs.OS(), &configdef.Archive{}).Open(); !errors.Is(err, errNoURL) {
+		t.Errorf("without a store: %v", err)
 	}
 }
 

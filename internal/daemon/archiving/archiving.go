@@ -1,5 +1,6 @@
-// Package archiving opens what takes snapshots of the cluster, and connects it with partitions, the
-// metadata, metrics and findings. It does not know requests, nor who leads the metadata.
+// Package archiving opens what takes snapshots of the cluster, and what copies records to the object
+// store and reads them there. It connects them with partitions, the metadata, metrics and findings.
+// It does not know requests, nor who leads the metadata.
 package archiving
 
 import (
@@ -55,45 +56,38 @@ type Options struct {
 }
 
 // OpenReads opens what reads records that only the object store has, which is needed before there
-// are partitions. Without archive.url it fails for each read.
+// are partitions. Without archive.url each read fails.
 func OpenReads(o Options) (*Reads, error) {
-	prefix, err := prefixOf(o.Member)
+	id, err := metadata.ParseID(o.Member.ID())
 	if err != nil {
 		return nil, err
 	}
-	open := access.NewOpener(o.FS, o.Conf).Open
+	prefix := format.Prefix(id)
 	r := tierread.New(tierread.Options{
-		Open: func() (objects.Store, error) {
-			if o.Conf.URL == "" {
-				return nil, errNoStore
-			}
-			return open()
-		},
-		Prefix: func() string { return prefix }, CacheBytes: o.Tiers.CacheBytes, Pool: new(bufpool.Pool),
+		Open: o.opener(), Prefix: func() string { return prefix }, CacheBytes: o.Tiers.CacheBytes, Pool: new(bufpool.Pool),
 		Limits: record.Limits{Bytes: 1 << 30, Places: o.Places},
 	})
 	o.Push("reads from the object store", func(context.Context) error { r.Close(); return nil })
-	return &Reads{reader: r, Watch: &tier.Watch{Reads: tier.Reads{Reader: r}, Logger: o.Log, Name: func(id [16]byte) string {
-		if t := o.Applier.Image().TopicByID(id); t != nil {
-			return t.Name
-		}
-		return ""
-	}}}, nil
+	return &Reads{reader: r, cluster: id, prefix: prefix,
+		Watch: &tier.Watch{Reads: tier.Reads{Reader: r}, Logger: o.Log, Name: func(id [16]byte) string {
+			if t := o.Applier.Image().TopicByID(id); t != nil {
+				return t.Name
+			}
+			return ""
+		}}}, nil
 }
 
 // Reads reads records that only the object store has.
 type Reads struct {
 	*tier.Watch
-	reader *tierread.Reader
+	reader  *tierread.Reader
+	cluster metadata.ID
+	prefix  string // of the names of the cluster's objects
 }
 
-var errNoStore = errors.New("archive.url is not set on this broker; set it on all brokers")
-
-// prefixOf returns the beginning of the names of the cluster's objects.
-func prefixOf(m *cluster.Cluster) (string, error) {
-	id, err := metadata.ParseID(m.ID())
-	return format.Prefix(id), err
-}
+// opener returns what opens the object store. Reads, copies and snapshots have one each: a bucket
+// bounds its connections, and none waits for those of another.
+func (o *Options) opener() func() (objects.Store, error) { return access.NewOpener(o.FS, o.Conf).Open }
 
 // Copies copies records of this broker's partitions to the object store.
 type Copies struct {
@@ -102,24 +96,17 @@ type Copies struct {
 }
 
 // NewCopies returns what Open starts.
-func NewCopies(o Options, reads *Reads) (*Copies, error) {
-	prefix, err := prefixOf(o.Member)
-	if err != nil {
-		return nil, err
-	}
-	open := access.NewOpener(o.FS, o.Conf).Open
+func NewCopies(o Options, reads *Reads) *Copies {
+	open := o.opener()
 	c := tier.New(tier.Options{
 		Self: o.Node, Image: o.Applier.Image, Applied: o.Applier.WaitFor, Alter: o.Controller.AlterTier, Raise: raise(o), Topic: o.Topic,
 		Partitions: o.Replicas.Partitions, Interval: o.Tiers.Interval, Rate: func() int64 { return o.Conf.Rate }, Logger: o.Log,
 		Open: func() (objects.Store, string, error) {
-			if o.Conf.URL == "" {
-				return nil, "", errNoStore
-			}
 			store, err := open()
-			return store, prefix, err
+			return store, reads.prefix, err
 		},
 	})
-	return &Copies{Copier: c, reads: reads}, nil
+	return &Copies{Copier: c, reads: reads}
 }
 
 // tiering returns what the broker does about copies and reads.
@@ -136,7 +123,7 @@ func (c *Copies) start(o Options) error {
 		return err
 	}
 	o.Health.Add(func(f *checks.Facts) {
-		f.Uncopied, f.Unread = tierFailures(c.Failures()), tierFailures(c.reads.Failures())
+		f.Uncopied, f.Unread = facts(c.Failures()), facts(c.reads.Failures())
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -149,7 +136,7 @@ func (c *Copies) start(o Options) error {
 	return nil
 }
 
-func tierFailures(list []tier.Failure) (all []checks.TierFailure) {
+func facts(list []tier.Failure) (all []checks.TierFailure) {
 	for _, x := range list {
 		all = append(all, checks.TierFailure{Topic: x.Topic, Partition: x.Partition, Since: x.Since, Error: x.Err.Error()})
 	}
@@ -170,8 +157,7 @@ func raise(o Options) func(context.Context, int32) error {
 // Open starts what takes snapshots, and the copies. The object store need not be there: it is
 // opened when a snapshot or a copy needs it.
 func Open(o Options, copies *Copies) error {
-	open := access.NewOpener(o.FS, o.Conf).Open
-	up := &uploads{o: o, open: open}
+	up := &uploads{o: o, open: o.opener(), reads: copies.reads}
 	began := time.Now()
 	if err := copies.start(o); err != nil {
 		return err
@@ -181,7 +167,7 @@ func Open(o Options, copies *Copies) error {
 		Ask: o.Member.Ask(cluster.Snapshots),
 	})
 	service := snapshots.New(snapshots.Options{
-		Conf: *o.Conf, Open: open, Store: o.Member.Leading(), Image: o.Applier.Image, Applied: o.Applier.WaitFor, Leads: o.Member.Leads,
+		Conf: *o.Conf, Open: up.open, Store: o.Member.Leading(), Image: o.Applier.Image, Applied: o.Applier.WaitFor, Leads: o.Member.Leads,
 		Raise: raise(o), Topic: o.Topic, Peer: desk.Peer, Release: o.Version, Now: time.Now, Log: o.Log,
 	})
 	known := func() (newest, damaged *view.Snapshot, counts [2]int) {
@@ -246,8 +232,9 @@ func later(a, b time.Time) time.Time {
 
 // uploads opens the writer of this broker's logs when the first snapshot needs it.
 type uploads struct {
-	o    Options
-	open func() (objects.Store, error)
+	o     Options
+	open  func() (objects.Store, error)
+	reads *Reads
 
 	mu     sync.Mutex
 	writer *writer.Writer
@@ -263,19 +250,13 @@ func (u *uploads) get() (snapshots.Uploads, error) {
 		return nil, errors.New("the broker stops")
 	case u.writer != nil:
 		return u.writer, nil
-	case u.o.Conf.URL == "":
-		return nil, errNoStore
 	}
 	store, err := u.open()
 	if err != nil {
 		return nil, err
 	}
-	id, err := metadata.ParseID(u.o.Member.ID())
-	if err != nil {
-		return nil, err
-	}
 	u.writer = writer.New(writer.Options{
-		Store: store, Prefix: format.Prefix(id), Cluster: id, Partitions: writer.Of(u.o.Replicas),
+		Store: store, Prefix: u.reads.prefix, Cluster: u.reads.cluster, Partitions: writer.Of(u.o.Replicas),
 		Rate: func() int64 { return u.o.Conf.Rate }, Logger: u.o.Log,
 	})
 	return u.writer, nil
