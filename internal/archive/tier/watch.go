@@ -44,7 +44,9 @@ const (
 	forgetUnread = time.Minute
 )
 
-var errSlow = errors.New("the object store does not answer in time")
+// errSlow replaces the end of a reader's patience, after which the transfer continues.
+var errSlow = errors.New("the object store answers later than reads wait (remote.fetch.max.wait.ms, and for searches by time " +
+	"remote.list.offsets.request.timeout.ms)")
 
 // note notes the end of a read.
 func (w *Watch) note(tp metadata.TopicPartition, err error) {

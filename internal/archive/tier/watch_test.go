@@ -66,13 +66,13 @@ func TestReadsThatFailAreNoted(t *testing.T) {
 		read(one, errors.New("x is missing"))
 		read(two, fmt.Errorf("read: %w", context.DeadlineExceeded))
 		read(three, errors.New("x is missing"))
-		want("t-0 5s x is missing, t-2 5s the object store does not answer in time")
+		want("t-0 5s x is missing, t-2 5s " + errSlow.Error())
 		read(one, errors.New("x is missing"))
 		if logs.Len() != 2 {
 			t.Errorf("%d lines in the log, want one for each partition", logs.Len())
 		}
 		read(one, nil)
-		want("t-2 5s the object store does not answer in time")
+		want("t-2 5s " + errSlow.Error())
 		time.Sleep(forgetUnread + time.Millisecond)
 		want("")
 		read(two, errors.New("again"))

@@ -5,28 +5,28 @@ import (
 )
 
 const (
-	// aheadPart is the part of the cache for what no caller has asked for yet.
-	aheadPart = 8
+	// One of aheadShare parts of the cache is for what no caller has asked for yet.
+	aheadShare = 8
 	// maxEnds is of how many reads the Reader knows where they ended.
 	maxEnds = 1024
 )
 
-// ends are the offsets at which the last reads ended. A read that begins at one of them continues
+// readEnds are the offsets at which the last reads ended. A read that begins at one of them continues
 // another one.
-type ends struct {
-	of    map[end]struct{}
-	order []end // in a circle
-	at    int   // the oldest of them
+type readEnds struct {
+	of    map[readEnd]struct{}
+	order []readEnd // in a circle
+	at    int       // the oldest of them
 }
 
-type end struct {
+type readEnd struct {
 	id     format.ID
 	offset int64
 }
 
-func (e *ends) add(x end) {
+func (e *readEnds) add(x readEnd) {
 	if e.of == nil {
-		e.of = make(map[end]struct{}, maxEnds)
+		e.of = make(map[readEnd]struct{}, maxEnds)
 	}
 	if _, ok := e.of[x]; ok {
 		return
@@ -47,8 +47,8 @@ func (r *Reader) readAhead(l *parts, p cursor, w *walk, offset, next int64, i in
 	id := l.c.ID
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, continues := r.ends.of[end{id, offset}]
-	r.ends.add(end{id, next})
+	_, continues := r.ends.of[readEnd{id, offset}]
+	r.ends.add(readEnd{id, next})
 	if !continues || next >= l.c.End {
 		return
 	}
@@ -101,8 +101,8 @@ func (l *parts) cachedNext(p cursor) *format.Part {
 
 // begin begins a transfer that no caller waits for, unless half of all that may run do, or the
 // cache has enough that no caller has asked for. So none begins while others wait. then is called
-// if it succeeds. The caller holds mu.
-func (r *Reader) begin(k key, load load, then func()) {
+// with mu held if the transfer succeeds, and must not wait. The caller holds mu.
+func (r *Reader) begin(k key, do load, then func()) {
 	if r.closed || r.cache.peek(k) != nil || r.flights[k] != nil || r.failure(k) != nil ||
 		2*r.running >= r.opt.Transfers {
 		return
@@ -113,9 +113,9 @@ func (r *Reader) begin(k key, load load, then func()) {
 			coming++
 		}
 	}
-	if r.cache.ahead+coming*(format.ChunkSize+entryBytes) > r.cache.limit/aheadPart {
+	if r.cache.ahead+coming*(format.ChunkSize+entryBytes) > r.cache.limit/aheadShare {
 		return
 	}
 	r.stats.Ahead++
-	r.start(&flight{key: k, load: load, ahead: true, then: then, done: make(chan struct{})})
+	r.start(&flight{key: k, load: do, ahead: true, then: then, done: make(chan struct{})})
 }

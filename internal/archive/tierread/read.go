@@ -16,8 +16,8 @@ const maxRead = 8 << 20
 // one even if it is larger; otherwise Larger of the result is the size of one that does not fit. At
 // the limit or the end of the copy the slice is empty.
 //
-// It waits for the first batch only. Of the following ones it returns what the cache has, up to the
-// end of the log object.
+// It waits for the first batch, and for what leads to it: the manifest, the footer, and the headers
+// of batches before. Of the following ones it returns what the cache has, up to the end of the part.
 func (r *Reader) Read(ctx context.Context, c *Copy, offset, limit int64, max int, atLeastOne bool) (storage.Slice, error) {
 	if offset < c.Start {
 		return storage.Slice{}, c.outOfRange(offset)

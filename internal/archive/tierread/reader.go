@@ -73,7 +73,7 @@ type Reader struct {
 	queue   []*flight // that wait for others to end, in order
 	running int
 	failed  map[key]failure
-	ends    ends
+	ends    readEnds
 	stats   Stats
 }
 

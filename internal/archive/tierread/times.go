@@ -11,7 +11,8 @@ import (
 
 var noTimestamp = storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
 
-// FindTime returns the first record of a copy with a timestamp of at least ts, in ms.
+// FindTime returns the first record of a copy with a timestamp of at least ts, in ms. Offset -1
+// means that there is none.
 func (r *Reader) FindTime(ctx context.Context, c *Copy, ts int64) (storage.Timestamp, error) {
 	if c.Start >= c.End {
 		return noTimestamp, nil
@@ -32,7 +33,7 @@ func (r *Reader) FindTime(ctx context.Context, c *Copy, ts int64) (storage.Times
 		}
 		found := noTimestamp
 		err = l.newer(ctx, p.part(), ts, func(w *walk, h *head) (more bool, err error) {
-			found, err = w.find(ctx, h, ts)
+			found, err = w.timestamp(ctx, h, ts)
 			return found.Offset < 0, err
 		})
 		if err != nil || found.Offset >= 0 {
@@ -72,16 +73,16 @@ func (l *parts) newer(ctx context.Context, part *format.Part, ts int64, each fun
 	return nil
 }
 
-// find returns the first record of a batch with a timestamp of at least ts.
-func (w *walk) find(ctx context.Context, h *head, ts int64) (storage.Timestamp, error) {
+// timestamp returns the first record of a batch with a timestamp of at least ts.
+func (w *walk) timestamp(ctx context.Context, h *head, ts int64) (storage.Timestamp, error) {
 	b, err := w.batch(ctx, h)
 	if err != nil {
 		return noTimestamp, err
 	}
-	return w.findIn(b, ts)
+	return w.timestampIn(b, ts)
 }
 
-func (w *walk) findIn(b record.Batch, ts int64) (storage.Timestamp, error) {
+func (w *walk) timestampIn(b record.Batch, ts int64) (storage.Timestamp, error) {
 	offset, at, ok, err := b.FindTimestamp(ts, w.l.c.Start, w.l.r.opt.Limits)
 	if err != nil {
 		return noTimestamp, fmt.Errorf("search for a timestamp in the batch at offset %d of %v: %w", b.BaseOffset(), w.l.c, err)
@@ -92,7 +93,8 @@ func (w *walk) findIn(b record.Batch, ts int64) (storage.Timestamp, error) {
 	return storage.Timestamp{Offset: offset, Time: at, Epoch: b.LeaderEpoch()}, nil
 }
 
-// MaxTime returns the first record of a copy with the largest timestamp.
+// MaxTime returns the first record of a copy with the largest timestamp. Offset -1 means that there
+// is none.
 func (r *Reader) MaxTime(ctx context.Context, c *Copy) (storage.Timestamp, error) {
 	if c.Start >= c.End {
 		return noTimestamp, nil
@@ -152,7 +154,7 @@ func (l *parts) newestOf(ctx context.Context, m *format.Manifest, most int64) (i
 			}
 			b, err := w.batch(ctx, h) // the copy begins within the batch: find ever larger timestamps
 			for err == nil && most < b.Newest() {
-				t, e := w.findIn(b, most+1)
+				t, e := w.timestampIn(b, most+1)
 				if err = e; t.Offset < 0 {
 					break
 				}

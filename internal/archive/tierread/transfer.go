@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxAbandoned is how many transfers wait, at most, without a caller that waits for them.
+	// maxAbandoned is how many transfers wait before those leave the queue that no caller waits for.
 	maxAbandoned = 1024
 	// maxFailed is of how many failures the Reader knows.
 	maxFailed = 1024
@@ -28,7 +28,7 @@ type flight struct {
 	key     key
 	load    load
 	ahead   bool   // no caller has asked for it yet
-	then    func() // is called when a flight ahead has succeeded; nil: nothing is
+	then    func() // is called with mu held when a flight ahead has succeeded; nil: nothing is
 	waiters int
 	done    chan struct{} // closed when the flight has ended
 	value   any
@@ -48,7 +48,7 @@ type failure struct {
 }
 
 // get returns what the cache has under a key, or what a transfer returns.
-func (r *Reader) get(ctx context.Context, k key, load load) (any, error) {
+func (r *Reader) get(ctx context.Context, k key, do load) (any, error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *Reader) get(ctx context.Context, k key, load load) (any, error) {
 	r.stats.Misses++
 	f := r.flights[k]
 	if f == nil || r.opt.Broken.Has(TransferAlone) {
-		f = &flight{key: k, load: load, done: make(chan struct{})}
+		f = &flight{key: k, load: do, done: make(chan struct{})}
 		r.start(f)
 	} else {
 		f.ahead = false
@@ -150,8 +150,8 @@ func (r *Reader) ended(f *flight, value any, size int64, err error) (next *fligh
 	return next
 }
 
-// fail notes a failure: of what was transferred, if it cannot be used, and otherwise of all that
-// the object has. The caller holds mu.
+// fail notes a failure: of what was transferred, if that is damaged or contradicts, and otherwise,
+// also if the object is missing, of all that the object has. The caller holds mu.
 func (r *Reader) fail(k key, err error) {
 	r.stats.Errors++
 	if !format.Unusable(err) || errors.Is(err, objects.ErrNotFound) {

@@ -622,11 +622,11 @@ func TestNotesAreBounded(t *testing.T) {
 			t.Errorf("%d failures", len(r.failed))
 		}
 		for i := range int64(3 * maxEnds) {
-			r.ends.add(end{id, i})
-			r.ends.add(end{id, i})
+			r.ends.add(readEnd{id, i})
+			r.ends.add(readEnd{id, i})
 		}
-		_, first := r.ends.of[end{id, 2 * maxEnds}]
-		_, before := r.ends.of[end{id, 2*maxEnds - 1}]
+		_, first := r.ends.of[readEnd{id, 2 * maxEnds}]
+		_, before := r.ends.of[readEnd{id, 2*maxEnds - 1}]
 		if len(r.ends.of) != maxEnds || !first || before {
 			t.Errorf("%d ends", len(r.ends.of))
 		}
