@@ -70,9 +70,12 @@ func (m *Manager) DeleteRecords(ctx context.Context, list []Deletion) {
 	m.opt.Storage.MoveStarts(moves)
 	for k := range moves {
 		d := &list[at[k]]
-		if d.Low, d.Err = led[k].deleted(ctx, &moves[k]); d.Err == nil {
+		if _, d.Err = led[k].deleted(ctx, &moves[k]); d.Err == nil {
 			// The first copy of the partition may have begun meanwhile, and must not bring it back.
 			d.Err = m.cutTier(ctx, led[k], moves[k].To)
+		}
+		if d.Err == nil {
+			d.Low = led[k].Ends().LogStart
 		}
 	}
 }
