@@ -150,7 +150,7 @@ func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition
 // tier returns what the object store has of a partition, nil if nothing is to be there either.
 func (r *reading) tier(p *replica.Partition) *view.Tier {
 	t := p.Tier()
-	if t == nil && !p.Log().Config().Cleanup.Remote {
+	if t == nil && !p.Log().Config().Cleanup.CopyFirst {
 		return nil
 	}
 	x := &view.Tier{}

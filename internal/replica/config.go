@@ -18,7 +18,7 @@ func LogConfig(c *configdef.Topic, internal bool) storage.Config {
 		Preallocate: c.Preallocate,
 		Cleanup: storage.Cleanup{
 			Delete: c.Delete, Compact: c.Compact,
-			RetentionTime: c.LocalRetention, RetentionBytes: c.LocalRetentionBytes, Remote: c.Remote && !c.NoCopies,
+			RetentionTime: c.LocalRetention, RetentionBytes: c.LocalRetentionBytes, CopyFirst: c.Remote && !c.NoCopies,
 			TimestampAfter: c.TimestampAfter, DeleteDelay: c.FileDeleteDelay,
 			MinDirty: c.MinDirty, MinLag: c.MinLag, MaxLag: c.MaxLag, Tombstones: c.DeleteRetention,
 			Internal: internal,

@@ -60,8 +60,8 @@ func TestLocalRetentionReachesTheLogs(t *testing.T) {
 		resolved, err := reg.ResolveTopic(configdef.Layers{Topic: c.set})
 		must(t, err)
 		got := LogConfig(&resolved, false).Cleanup
-		if got.RetentionTime != time.Duration(c.time)*time.Millisecond || got.RetentionBytes != c.bytes || got.Remote != c.remote {
-			t.Errorf("%v: %v, %d bytes, remote %v", c.set, got.RetentionTime, got.RetentionBytes, got.Remote)
+		if got.RetentionTime != time.Duration(c.time)*time.Millisecond || got.RetentionBytes != c.bytes || got.CopyFirst != c.remote {
+			t.Errorf("%v: %v, %d bytes, remote %v", c.set, got.RetentionTime, got.RetentionBytes, got.CopyFirst)
 		}
 	}
 }

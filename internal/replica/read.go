@@ -344,7 +344,7 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 		switch {
 		case !t.Empty():
 			return p.at(r, t.End), nil
-		case p.log.Config().Cleanup.Remote:
+		case p.log.Config().Cleanup.CopyFirst:
 			return p.at(r, e.LogStart), nil
 		}
 		return none, nil

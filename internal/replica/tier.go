@@ -63,7 +63,7 @@ func (p *Partition) setTier(t *metadata.Tier) {
 
 // tiers reports whether the object store may have records below the local log. A follower's log
 // begins where its leader's does, although its metadata may not name the copy yet.
-func (p *Partition) tiers() bool { return p.tier.Load() != nil || p.log.Config().Cleanup.Remote }
+func (p *Partition) tiers() bool { return p.tier.Load() != nil || p.log.Config().Cleanup.CopyFirst }
 
 // startOf returns the log start if the local log has these ends. The metadata name it, so that it
 // never moves back: what they have deleted stays deleted, also if the log of a later leader has it.
@@ -106,9 +106,9 @@ func (p *Partition) Copied() int64 {
 	switch {
 	case t != nil && t.Epoch < p.role.Load().unclean:
 		return 0
-	case !t.Empty(), t != nil && p.log.Config().Cleanup.Remote:
+	case !t.Empty(), t != nil && p.log.Config().Cleanup.CopyFirst:
 		return t.End
-	case p.log.Config().Cleanup.Remote:
+	case p.log.Config().Cleanup.CopyFirst:
 		return 0
 	}
 	return math.MaxInt64

@@ -155,7 +155,7 @@ func TestRetentionDuringAReadOfTheStore(t *testing.T) {
 func TestAFollowerThatDoesNotKnowTheCopies(t *testing.T) {
 	p, _ := border(t)
 	cfg := p.log.Config()
-	cfg.Cleanup.Remote = true
+	cfg.Cleanup.CopyFirst = true
 	p.log.Configure(cfg)
 	follow(p, 2, 1, pair, pair)
 	must(t, p.LeaderHigh(1, 10))
@@ -183,7 +183,7 @@ func TestOffsetsOfATieredPartition(t *testing.T) {
 	awaitNote(t, p)
 	must(t, begin(t, p, AcksLeader, 1).wait(t)) // 10
 	cfg := p.log.Config()
-	cfg.Cleanup.Remote = true
+	cfg.Cleanup.CopyFirst = true
 	p.log.Configure(cfg)
 	tierTo(p, 2, 11)
 	must(t, moveStart(p.log, 10))

@@ -54,7 +54,7 @@ func (l *Log) rollDue(now time.Time) bool {
 	case !usable:
 		return false
 	case active == nil: // only these two need the chunks in a segment
-		return !waits.IsZero() && (compact && now.Sub(waits) > cfg.Cleanup.MaxLag || cfg.Cleanup.Remote && now.Sub(waits) > p.Time)
+		return !waits.IsZero() && (compact && now.Sub(waits) > cfg.Cleanup.MaxLag || cfg.Cleanup.CopyFirst && now.Sub(waits) > p.Time)
 	}
 	age := now.Sub(active.Begun())
 	if first, ok := active.First(); ok && first >= 0 && first <= now.UnixMilli() {
@@ -64,7 +64,7 @@ func (l *Log) rollDue(now time.Time) bool {
 		return true
 	}
 	full := age.Milliseconds() > active.RollMs(cfg.limits())
-	if !full && !cfg.Cleanup.Remote {
+	if !full && !cfg.Cleanup.CopyFirst {
 		return false
 	}
 	newest, err := active.Newest()
@@ -74,7 +74,7 @@ func (l *Log) rollDue(now time.Time) bool {
 	if !p.Believable(now, newest) {
 		return full
 	}
-	return cfg.Cleanup.Remote && p.Time >= 0 && now.Sub(time.UnixMilli(newest)) > p.Time
+	return cfg.Cleanup.CopyFirst && p.Time >= 0 && now.Sub(time.UnixMilli(newest)) > p.Time
 }
 
 // roll seals the active segment and adds an empty one.

@@ -52,9 +52,9 @@ type Cleanup struct {
 	// Tombstones is how long a tombstone stays after the first pass that found it to be the last
 	// record of its key (delete.retention.ms).
 	Tombstones time.Duration
-	// Remote: records are copied to the object store before retention may remove them, so that
+	// CopyFirst: records are copied to the object store before retention may remove them, so that
 	// RetentionTime and RetentionBytes are about the local disks. See Observer.Copied.
-	Remote bool
+	CopyFirst bool
 	// Internal marks a topic that the broker itself writes. Its records are still accepted when the
 	// disk has too little space for those of clients.
 	Internal bool

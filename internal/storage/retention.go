@@ -69,8 +69,8 @@ func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 
 // policy returns the part of the configuration that concerns retention.
 func (c *Cleanup) policy() cleaner.Policy {
-	return cleaner.Policy{Delete: c.Delete || c.Remote, Time: c.RetentionTime, Bytes: c.RetentionBytes, Ahead: c.TimestampAfter,
-		Local: c.Remote}
+	return cleaner.Policy{Delete: c.Delete || c.CopyFirst, Time: c.RetentionTime, Bytes: c.RetentionBytes, Ahead: c.TimestampAfter,
+		Local: c.CopyFirst}
 }
 
 // judge decides which parts of the log retention removes now. It opens no file if the segments know

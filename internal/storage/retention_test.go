@@ -139,7 +139,7 @@ func (s archived) Copied() int64 { return *s.end }
 func TestRetentionKeepsWhatIsNotCopied(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	conf := keeping("sync", hour, -1)
-	conf.Cleanup.Remote = true
+	conf.Cleanup.CopyFirst = true
 	l, end := kept(t, d, conf), int64(0)
 	l.Observe(archived{end: &end})
 	putAt(t, l, 6, 700, ago(2*hour)) // two per segment

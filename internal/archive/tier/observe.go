@@ -26,7 +26,7 @@ func (c *Copier) Copying(p *replica.Partition) (x view.Copying) {
 // bytes they have.
 func (c *Copier) pending(p *replica.Partition) (records, bytes int64) {
 	log := p.Log()
-	if !log.Config().Cleanup.Remote {
+	if !log.Config().Cleanup.CopyFirst {
 		return 0, 0
 	}
 	from, to := c.copyable(p, p.Tier())
@@ -41,7 +41,7 @@ func (c *Copier) Tiering() view.Tiering {
 	x := view.Tiering{Objects: c.counts.objects.Load(), Copied: c.counts.bytes.Load(), Failures: c.counts.failures.Load()}
 	for _, p := range c.opt.Partitions() {
 		t := p.Tier()
-		if t == nil && !p.Log().Config().Cleanup.Remote {
+		if t == nil && !p.Log().Config().Cleanup.CopyFirst {
 			continue
 		}
 		if leader, _ := p.Leader(); leader != c.opt.Self {

@@ -126,7 +126,7 @@ func (w *world) open(id int32, profile string, options func(*Options)) *broker {
 	must.OK(t, err)
 	cfg := storage.Config{Profile: p,
 		Segment: segment.Limits{Bytes: 8 << 10, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20},
-		Cleanup: storage.Cleanup{Remote: true, RetentionTime: -1, RetentionBytes: -1}}
+		Cleanup: storage.Cleanup{CopyFirst: true, RetentionTime: -1, RetentionBytes: -1}}
 	b := &broker{w: w, id: id, epoch: epoch, size: 1000}
 	disk := errfs.New(vfs.Memory())
 	disk.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Before: func(errfs.Call) {
