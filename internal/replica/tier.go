@@ -274,8 +274,8 @@ func TierEpochs(all *epochs.Cache, start, end int64) (list []metadata.EpochStart
 }
 
 // timesBelow searches the records that only the object store has. search gets what it has of them.
-// It waits for the store, up to LookupWait for each change of the metadata meanwhile; so do findTime
-// and maxTime.
+// It waits for the store, up to LookupWait for each change of the metadata meanwhile; so do
+// findTime and maxTime.
 func (p *Partition) timesBelow(search func(context.Context, *metadata.Tier) (storage.Timestamp, error)) (storage.Timestamp, error) {
 	for {
 		t, local := p.tier.Load(), p.log.Ends().LogStart

@@ -37,10 +37,10 @@ func (s *step) bridge(ends storage.Ends) error {
 		return s.alter(&none)
 	}
 	if next == nil {
-		return fmt.Errorf("the metadata were recovered from an older state: they name records up to %d in the object store, the log on "+
-			"this disk begins at %d, and the store has no list of those between; copy the objects back to the store, or delete all records below %d: "+
-			"chronikctl topic trim %s --partition %d --before %d", s.was.End, ends.LogStart, ends.LogStart, s.p.Log().Topic(), s.tp.Partition,
-			ends.LogStart)
+		return fmt.Errorf("metadata were recovered from an older state: they name records up to %d in the object store, the log on "+
+			"this disk begins at %d, and the store has no list of those between; copy the objects back to the store, or delete all records "+
+			"below %d: chronikctl topic trim %s --partition %d --before %d",
+			s.was.End, ends.LogStart, ends.LogStart, s.p.Log().Topic(), s.tp.Partition, ends.LogStart)
 	}
 	s.c.opt.Logger.Warn("found records in the object store that the metadata did not name", zap.Stringer("partition", s.p),
 		zap.Int64("from", next.Start), zap.Int64("to", next.End))

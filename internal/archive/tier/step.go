@@ -342,8 +342,8 @@ func (s *step) copy() (more bool, err error) {
 	return true, nil
 }
 
-// copyable returns the range of a partition's records that can be copied now, where t is what the store
-// has; it is empty if from is not below to.
+// copyable returns the range of a partition's records that can be copied now, where t is what the
+// store has; it is empty if from is not below to.
 func (c *Copier) copyable(p *replica.Partition, t *metadata.Tier) (from, to int64) {
 	log, ends := p.Log(), p.Ends()
 	limit := min(ends.LastStable, log.Ends().Durable)

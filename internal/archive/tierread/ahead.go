@@ -11,8 +11,8 @@ const (
 	maxEnds = 1024
 )
 
-// readEnds are the offsets at which the last reads ended. A read that begins at one of them continues
-// another one.
+// readEnds are the offsets at which the last reads ended. A read that begins at one of them
+// continues another one.
 type readEnds struct {
 	of    map[readEnd]struct{}
 	order []readEnd // in a circle

@@ -17,7 +17,7 @@ const maxRead = 8 << 20
 // the limit or the end of the copy the slice is empty.
 //
 // It waits for the first batch, and for what leads to it: the manifest, the footer, and the headers
-// of batches before. Of the following ones it returns what the cache has, up to the end of the part.
+// of batches before. Of the following ones it returns what the cache has, up to the part's end.
 func (r *Reader) Read(ctx context.Context, c *Copy, offset, limit int64, max int, atLeastOne bool) (storage.Slice, error) {
 	if offset < c.Start {
 		return storage.Slice{}, c.outOfRange(offset)

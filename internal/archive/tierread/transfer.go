@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxAbandoned is how many transfers wait before those leave the queue that no caller waits for.
+	// maxAbandoned is how many transfers wait before those leave that have no caller.
 	maxAbandoned = 1024
 	// maxFailed is of how many failures the Reader knows.
 	maxFailed = 1024

@@ -1,6 +1,6 @@
-// Package archiving opens what takes snapshots of the cluster, and what copies records to the object
-// store and reads them there. It connects them with partitions, the metadata, metrics and findings.
-// It does not know requests, nor who leads the metadata.
+// Package archiving opens what takes snapshots of the cluster, and what copies records to the
+// object store and reads them there. It connects them with partitions, the metadata,
+// metrics and findings. It does not know requests, nor who leads the metadata.
 package archiving
 
 import (
