@@ -15,8 +15,8 @@ type Cluster struct {
 	// backup. Nodes of different generations do not talk to each other: after a restore, epochs
 	// and revisions are used a second time.
 	Generation ID `json:"generation"`
-	// Recovered is when the metadata were last recovered from a copy that may lack the last changes,
-	// in ms since 1970; 0: never.
+	// Recovered is when the metadata were last recovered from a copy that may lack the last
+	// changes, in ms since 1970; 0: never.
 	Recovered int64 `json:"recovered,omitempty"`
 	// FeatureLevel is the highest feature level of the metadata on which all members have agreed;
 	// see MaxFeatureLevel.

@@ -20,8 +20,8 @@ const (
 type Older struct {
 	Base, End int64
 	Nonce     objects.Nonce
-	// Newest is the largest one of its runs, and FirstAborted the least one that is below the end of
-	// its part; -1: they have none.
+	// Newest is the largest one of its runs, and FirstAborted the least one that is below the end
+	// of its part; -1: they have none.
 	Newest, FirstAborted int64
 	Bytes                int64 // of the batches in its parts
 }

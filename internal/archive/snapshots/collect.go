@@ -14,8 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 )
 
-// keepUnknown is how long an operator has, after a recovery of the metadata, until the old records of
-// topics are deleted that these do not know.
+// keepUnknown is how long an operator has, after a recovery of the metadata, until the old records
+// of topics are deleted that these do not know.
 const keepUnknown = 30 * 24 * time.Hour
 
 // collect deletes the objects that neither a snapshot nor a Tier needs. First it lists all objects.

@@ -137,7 +137,7 @@ func TestTheKeyIsRemovedWhenAllReplicasHaveTheLogStart(t *testing.T) {
 	w.conf.Remote, w.conf.DropRemote = false, true
 	for _, b := range w.brokers { // a topic that is not copied any longer may be compacted
 		compact := b.partition().Log().Config()
-		compact.Cleanup.Remote, compact.Cleanup.Compact = false, true
+		compact.Cleanup.CopyFirst, compact.Cleanup.Compact = false, true
 		b.partition().Log().Configure(compact)
 	}
 	b.copyAll()
