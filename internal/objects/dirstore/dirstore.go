@@ -37,6 +37,7 @@ type Store struct {
 	fs    vfs.FS
 	root  string
 	slots chan struct{} // holds an element for each call that runs: capacity Parallel
+	write chan struct{} // holds an element while a piece of an object is written: capacity 1
 	label label.Label
 }
 
@@ -52,7 +53,8 @@ func Open(fsys vfs.FS, root string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the object store %s: %w; mount its file system, or create the directory", root, err)
 	}
-	return &Store{fs: fsys, root: path.Clean(root), slots: make(chan struct{}, Parallel), label: label.New("object store", root)}, nil
+	return &Store{fs: fsys, root: path.Clean(root), slots: make(chan struct{}, Parallel),
+		write: make(chan struct{}, 1), label: label.New("object store", root)}, nil
 }
 
 // do runs a call to the file system and waits for it until ctx ends. The call must use nothing that
@@ -116,7 +118,7 @@ func (s *Store) put(ctx context.Context, name string, body objects.Body) error {
 	if err != nil {
 		return err
 	}
-	err = fill(ctx, f, body)
+	err = s.fill(ctx, f, body)
 	if e := f.Close(); err == nil {
 		err = e
 	}
@@ -168,9 +170,9 @@ func (s *Store) syncNames(name string) error {
 const piece = 1 << 20
 
 // fill writes the bytes of body to a new file and makes them durable. The disk gets one piece after
-// the other: behind a whole object, a datasync of other files waits for as long as it is written,
-// and these may be journals.
-func fill(ctx context.Context, f vfs.File, body objects.Body) error {
+// the other, whatever the number of objects: behind them, a datasync of other files waits for as
+// long as they are written, and these may be journals.
+func (s *Store) fill(ctx context.Context, f vfs.File, body objects.Body) error {
 	size := body.Size()
 	b := make([]byte, min(piece, size))
 	for off := int64(0); off < size; off += int64(len(b)) {
@@ -178,17 +180,28 @@ func fill(ctx context.Context, f vfs.File, body objects.Body) error {
 		if n, err := body.ReadAt(b, off); n < len(b) {
 			return fmt.Errorf("read the object to write: %w", short(err))
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if _, err := f.WriteAt(b, off); err != nil {
-			return err
-		}
-		if err := vfs.Writeback(f, off, int64(len(b))); err != nil {
+		if err := s.send(ctx, f, off, b); err != nil {
 			return err
 		}
 	}
 	return f.Datasync()
+}
+
+// send writes a piece of an object, and waits until the disk has it. No other one is written
+// meanwhile.
+func (s *Store) send(ctx context.Context, f vfs.File, off int64, b []byte) error {
+	select {
+	case s.write <- struct{}{}:
+		defer func() { <-s.write }()
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(b, off); err != nil {
+		return err
+	}
+	return vfs.Writeback(f, off, int64(len(b)))
 }
 
 // short returns the error of a read that should not have ended.
