@@ -51,7 +51,7 @@ type Successor struct {
 func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata.KV, at int64, err error) {
 	return again(keys, revision, s.Generation, outset{
 		drops:   []metadata.Scope{metadata.OfProcesses, metadata.OfBrokers, metadata.OfObjects},
-		cluster: func(c *metadata.Cluster) { c.ID, c.Recovered = s.Cluster, 0 },
+		cluster: func(c *metadata.Cluster) { c.Recovered, c.ID = 0, s.Cluster },
 		partition: func(p *metadata.Partition) {
 			p.Replicas, p.ISR = []int32{s.Node}, []int32{s.Node}
 			p.ELR, p.Adding, p.Removing, p.Last = nil, nil, nil, metadata.LastReplica{}

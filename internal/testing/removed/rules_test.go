@@ -303,7 +303,7 @@ var rules = []rule{
 		`n := f.value("internal.segment.bytes").n; n > 0 {`, `n := f.value("internal.segment.bytes").n; n < 0 {`,
 		"TestEveryTopicConfigIsRead"},
 	{"a cluster that is restored has the id of the original", "controller/recover.go",
-		"c.ID = s.Cluster }", "_ = c }", "TestRestoredMetadataAreThoseOfAnotherCluster"},
+		"c.Recovered, c.ID = 0, s.Cluster }", "c.Recovered = 0 }", "TestRestoredMetadataAreThoseOfAnotherCluster"},
 	{"coordinators trust what they load after a restore", "controller/recover.go",
 		"\t\t\tp.Unclean, p.LeaderEpoch = p.LeaderEpoch, p.LeaderEpoch+2\n", "", "TestRestoredMetadataAreThoseOfAnotherCluster"},
 	{"a restored cluster gives producer ids that the original may have given", "controller/recover.go",
