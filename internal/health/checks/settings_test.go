@@ -115,8 +115,8 @@ func TestCertificates(t *testing.T) {
 			f.Cluster = &view.Cluster{Brokers: []view.Broker{{ID: 1}, {ID: 2}}}
 			f.Settings.Listeners = []Listener{{Name: "brokers", Brokers: true}}
 			return f
-		}(), []string{"bad certificate of brokers, in: the server certificate expired on 2026-11-22 12:00:00, so clients refuse it: s.pem; other " +
-			"brokers refuse it, too"}},
+		}(), []string{"bad certificate of brokers, in: the server certificate expired on 2026-11-22 12:00:00, so clients refuse it: s.pem; " +
+			"other brokers refuse it, too"}},
 		{"over", left(0), []string{"bad certificate of in: the server certificate expired on 2026-11-22 12:00:00, so clients refuse it: s.pem"}},
 		{
 			"too early",

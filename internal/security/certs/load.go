@@ -104,7 +104,8 @@ func (c *Config) again(err error) error {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
 	}
-	return fmt.Errorf("%w; if `chronikd secure init` made it, copy its ca-key.pem to %[2]s, and run `chronikd secure init %[2]s --renew`", err, dir)
+	return fmt.Errorf("%w; if `chronikd secure init` made it, copy its ca-key.pem to %[2]s, and run `chronikd secure init %[2]s --renew`",
+		err, dir)
 }
 
 // stamps returns the stamps of all files of c.

@@ -169,12 +169,11 @@ func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	if err != nil {
 		return false, onDemand("its timestamps cannot be read: %v", err)
 	}
-	at, err := p.since(now, newest, part.Written)
-	if err != nil {
-		return false, onDemand("its newest timestamp %d is not believable, and the time of its last write is unknown: %v", newest, err)
-	}
-	what, than := "newest record", "younger"
+	at, what, than := time.UnixMilli(newest), "newest record", "younger"
 	if !p.Believable(now, newest) {
+		if at, err = part.Written(); err != nil {
+			return false, onDemand("its newest timestamp %d is not believable, and the time of its last write is unknown: %v", newest, err)
+		}
 		what = fmt.Sprintf("newest timestamp %d is not believable; last write", newest)
 	}
 	old := now.Sub(at) > p.Time
@@ -185,15 +184,6 @@ func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 		limit := p.name("retention.ms")
 		return fmt.Sprintf("%s %s is %s than %s %d", what, at.UTC().Format(time.RFC3339), than, limit, p.Time.Milliseconds())
 	}
-}
-
-// since returns the time from which the age of records counts: their newest timestamp, or the time
-// of their last write if that is not believable.
-func (p Policy) since(now time.Time, newest int64, written func() (time.Time, error)) (time.Time, error) {
-	if p.Believable(now, newest) {
-		return time.UnixMilli(newest), nil
-	}
-	return written()
 }
 
 // Believable reports whether a timestamp, in ms since 1970, is plausible: not negative and not
