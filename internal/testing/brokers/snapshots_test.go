@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/objects/dirstore"
+	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -48,7 +49,7 @@ func chained(w *world, c *clients) {
 		})
 	}
 	random := c.random(870)
-	for until := time.Now().Add(25 * time.Second); time.Now().Before(until); {
+	for until := time.Now().Add(chainTime()); time.Now().Before(until); {
 		from, to := ip(1+random.Int32N(3)), ip(1+random.Int32N(3))
 		w.net.Cut(from, to, from != to)
 		time.Sleep(60 * time.Millisecond)
@@ -58,6 +59,9 @@ func chained(w *world, c *clients) {
 	stop()
 	w.judgeSnapshots(first)
 }
+
+// chainTime is how long clients write chains: at least one snapshot is taken in 2.5 s.
+func chainTime() time.Duration { return time.Duration(race.Some(25, 10)) * time.Second }
 
 // judgeSnapshots compares the ends of the partitions of each chain in all snapshots of the store.
 func (w *world) judgeSnapshots(parts []*partition) {
@@ -95,7 +99,7 @@ func (w *world) judgeSnapshots(parts []*partition) {
 		}
 		return nil
 	})
-	if err != nil || count < 10 || longest < 100 {
+	if err != nil || count < int(chainTime()/(2500*time.Millisecond)) || longest < 100 {
 		w.problem("%d snapshots, with chains of up to %d records: %v", count, longest, err)
 	}
 }
