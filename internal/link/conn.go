@@ -108,6 +108,9 @@ func endOf(nc net.Conn) net.Conn {
 	return nc
 }
 
+// Version returns the version of frames that both ends have agreed on.
+func (c *Conn) Version() uint8 { return c.version }
+
 // Buffered reports whether the frame that Next returns has arrived completely, so that Next, Peek,
 // Payload and Discard do not wait. Pings do not count, since Next does not return them. It may be
 // false for a frame that is larger than the buffer.
@@ -311,7 +314,7 @@ func allowed(l Lane, k frame.Kind, fromDialer bool) bool {
 		return l == Meta && !fromDialer
 	case frame.SB, frame.AK, frame.OF, frame.LS:
 		return l == Data && fromDialer
-	case frame.VD, frame.DA, frame.HW, frame.SY:
+	case frame.VD, frame.DA, frame.HW, frame.SY, frame.PR:
 		return l == Data && !fromDialer
 	case frame.US:
 		return l == Data

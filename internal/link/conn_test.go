@@ -149,7 +149,7 @@ func TestDamageEndsTheConnection(t *testing.T) {
 // Each end accepts only what the other one may send on its lane.
 func TestKindsBelongToALaneAndAnEnd(t *testing.T) {
 	for _, k := range []frame.Kind{frame.HE, frame.PF, frame.RY, frame.NO, frame.RQ, frame.RS, frame.MS, frame.VD, frame.DA, frame.HW,
-		frame.SY} {
+		frame.SY, frame.PR} {
 		bubble(t, func(t *testing.T) {
 			w := newWire()
 			ends, end := pair(t, onWire(w), nil)
@@ -362,9 +362,9 @@ func TestPayloads(t *testing.T) {
 			}
 		}
 		head := make([]byte, frame.HeaderSize)
-		frame.PutHeader(head, frame.DA, 1, 0, nil)
+		frame.PutHeader(head, frame.DA, frame.MaxVersion, 0, nil)
 		head[4], head[5] = 6, 0 // 96 MiB, of which nothing comes
-		if h, err := frame.ParseHeader(head, 1); err != nil || h.Length != 96<<20 {
+		if h, err := frame.ParseHeader(head, frame.MaxVersion); err != nil || h.Length != 96<<20 {
 			t.Fatal(h, err)
 		}
 		go func() { _, _ = w.ends[1].Write(head); w.ends[1].Close() }()

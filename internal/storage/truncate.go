@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
@@ -23,9 +24,13 @@ type Truncation struct {
 	// Reset asks to empty the log and to continue it at End, wherever that is. A follower whose end
 	// is below its leader's log start begins again in this way.
 	Reset bool
-	Only  Only
+	// Producers is what a log that is reset knows of its producers below End, as another log
+	// returned it (ProducersBelow); empty: nothing. The log start may be above the last batches of
+	// producers that still send. Their retries are recognized with it.
+	Producers []byte
+	Only      Only
 	// Err is the result; nil means that the cut is durable. It matches ErrOffsetOutOfRange,
-	// ErrFencedEpoch, ErrClosed or ErrFailed.
+	// ErrFencedEpoch, ErrClosed, ErrFailed, or ErrCorrupt if Producers cannot be decoded.
 	Err error
 
 	plan *cutting
@@ -100,7 +105,7 @@ func (l *Log) beginCut(x *Truncation) error {
 	if err := l.refused(loglife.Change); err != nil {
 		return err
 	}
-	c, err := l.planCut(x.End, x.Reset)
+	c, err := l.planCut(x)
 	if err != nil {
 		return err
 	}
@@ -126,7 +131,8 @@ type cutting struct {
 // planCut determines the remaining segments, the size of the last of them, the end, and the
 // producer state there. It reads the producer file of the last segment and its headers up to the
 // end. It reads older segments only if that file cannot be used.
-func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
+func (l *Log) planCut(x *Truncation) (*cutting, error) {
+	end, reset := x.End, x.Reset
 	segments, err := l.snapshot()
 	if err != nil {
 		return nil, err
@@ -137,7 +143,8 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	}
 	c := &cutting{keep: segments[:n:n], gone: segments[n:], end: end, reset: reset, producers: l.noProducers()}
 	if reset {
-		return c, nil
+		err := c.adopt(x.Producers, l.dir.now())
+		return c, err
 	}
 	known := c.keep
 	if n < len(segments) && segments[n].Base() == end {
@@ -178,6 +185,22 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	l.producersMu.Unlock()
 	c.producers.Expire(now)
 	return c, l.trimAborted(c)
+}
+
+// adopt takes over what another log knows of its producers; see Truncation.Producers.
+func (c *cutting) adopt(known []byte, now time.Time) error {
+	if len(known) == 0 {
+		return nil
+	}
+	rest, err := c.producers.Decode(known)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes follow", len(rest))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the state of producers below %d: %w", ErrCorrupt, c.end, err)
+	}
+	c.producers.Expire(now)
+	return nil
 }
 
 // trimAborted determines the index of the last remaining segment. The caller holds flushMu.

@@ -36,6 +36,20 @@ func (l *Log) noProducers() producers.State {
 	return producers.State{Expiry: l.dir.opt.ProducerExpiry, Limit: l.dir.opt.ProducersPerLog, Everywhere: l.dir.opt.open}
 }
 
+// ProducersBelow returns what the log knows of its producers below an offset, for a log that begins
+// there (Truncation.Producers); nil if that is nothing. All batches below must be committed. It
+// does not wait for the disk. The bytes are as producers.State.Append encodes them.
+func (l *Log) ProducersBelow(end int64) []byte {
+	known := l.noProducers()
+	l.producersMu.Lock()
+	known.Complete(&l.producers, end)
+	l.producersMu.Unlock()
+	if known.Len() == 0 {
+		return nil
+	}
+	return known.Append(nil, end)
+}
+
 // saveProducers writes the producer state next to a new segment. The first segment of a log without
 // producers needs none. Those to which a replay of quarantined frames rolls have none, because the
 // state is known only for the recovery point, where the replay begins, and for the end of the log.

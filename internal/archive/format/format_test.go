@@ -53,7 +53,7 @@ func samples(t testing.TB) map[string][]byte {
 	t.Helper()
 	batches := slices.Concat(batch(t, 10, 2, 3, 4, 1000), batch(t, 14, 1, 0, 5, 900))
 	log, err := Build(Facts{ID: orders, Base: 9, End: 16, Aborted: []txnindex.Entry{{Producer: 7, First: 8, Last: 12, Stable: 13}},
-		Epochs: []epochs.Entry{{Epoch: 4, Start: 2}, {Epoch: 5, Start: 13}}, Producers: []byte("producers")},
+		Epochs: []epochs.Entry{{Epoch: 4, Start: 2}, {Epoch: 5, Start: 13}}},
 		bytes.NewReader(batches), int64(len(batches)))
 	must.OK(t, err)
 	var pack Pack

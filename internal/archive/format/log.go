@@ -50,8 +50,6 @@ type Log struct {
 	Aborted []txnindex.Entry
 	// Epochs are the leader epochs of its batches; the first one may begin below Base.
 	Epochs []epochs.Entry
-	// Producers is the state of producers at End as producers.State encodes it; nil: not known.
-	Producers []byte
 }
 
 // Facts are what the caller of Build knows of the batches.
@@ -60,7 +58,6 @@ type Facts struct {
 	Base, End int64
 	Aborted   []txnindex.Entry
 	Epochs    []epochs.Entry
-	Producers []byte // nil: not known
 }
 
 // Object is a log object that is to be put. It implements objects.Body.
@@ -79,8 +76,7 @@ type Object struct {
 // or out of order, and ErrContradiction if facts do not fit. Its memory is bounded by the footer,
 // which has about 1 byte for each 10 KiB of batches, and the facts.
 func Build(f Facts, src io.ReaderAt, size int64) (*Object, error) {
-	l := &Log{ID: f.ID, Base: f.Base, End: f.End, Len: size, Aborted: f.Aborted, Epochs: f.Epochs, Producers: f.Producers,
-		MaxTimestamp: -1}
+	l := &Log{ID: f.ID, Base: f.Base, End: f.End, Len: size, Aborted: f.Aborted, Epochs: f.Epochs, MaxTimestamp: -1}
 	cache, err := epochs.Of(f.Epochs)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrContradiction, err)
@@ -234,8 +230,8 @@ const footerEnd = 8
 // appendFooter encodes the footer: its mark, the partition; base, end - base, len, sum u32, epoch;
 // the chunks, each u32; the positions, each base and position less those before; max timestamp + 1;
 // the times, each less those before; the aborted transactions: bytes of Kafka's index; the leader
-// epochs: each epoch less the one before, and start; 0, or 1 and the producers: bytes; then the
-// length of all this and its CRC-32C, both u32.
+// epochs: each epoch less the one before, and start; 0; then the length of all this and its
+// CRC-32C, both u32.
 func (l *Log) appendFooter(b []byte) []byte {
 	le := binary.LittleEndian
 	number := func(v int64) { b = binary.AppendUvarint(b, uint64(v)) }
@@ -272,11 +268,7 @@ func (l *Log) appendFooter(b []byte) []byte {
 		number(e.Start)
 		epoch = e.Epoch
 	}
-	if l.Producers == nil {
-		b = append(b, 0)
-	} else {
-		b = bytesio.Append(append(b, 1), l.Producers)
-	}
+	b = append(b, 0) // whether fields of a later version follow
 	b = le.AppendUint32(b, uint32(len(b)))
 	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -315,9 +307,7 @@ func parseFooter(b []byte) (*Log, error) {
 		epoch += int64(r.UvarintTo(uint64(1<<31 - 1 - epoch)))
 		l.Epochs = append(l.Epochs, epochs.Entry{Epoch: int32(epoch), Start: number(&r)})
 	}
-	if r.UvarintTo(1) == 1 {
-		l.Producers = r.Bytes()
-	}
+	r.UvarintTo(0)
 	if err := r.End(); err != nil {
 		return nil, fmt.Errorf("%w: footer: %w", objects.ErrDamaged, err)
 	}

@@ -89,13 +89,10 @@ func TestLogObjectsAreReadAsWritten(t *testing.T) {
 			offset += int64(records) + rapid.Int64Range(0, 2).Draw(t, "hole")
 		}
 		f.End = max(offset, batches[len(batches)-1].LastOffset()+1)
-		if rapid.Bool().Draw(t, "with producers") {
-			f.Producers = rapid.SliceOf(rapid.Byte()).Draw(t, "producers")
-		}
 		x := put(t, f, batches)
 		l, err := OpenLog(context.Background(), x.s, prefix, f.ID, &x.run)
 		must.OK(t, err)
-		if !slices.Equal(l.Epochs, f.Epochs) || (l.Producers == nil) != (f.Producers == nil) || !bytes.Equal(l.Producers, f.Producers) {
+		if !slices.Equal(l.Epochs, f.Epochs) {
 			t.Fatalf("the footer is %+v", l)
 		}
 		x.verifyChunks(t, l)

@@ -17,7 +17,8 @@ import (
 
 // tiered is what stays in the store of a partition: its parts are copied to the objects of the new
 // cluster, so that no object ever belongs to both. The local log begins with the last of them, or
-// earlier; see localFrom. It could begin after that, but then it would know no producer.
+// earlier; see localFrom. It could begin after that, but then it would know no producer, and no
+// leader tells it.
 type tiered struct {
 	parts []format.Part
 	local int64 // where the local log begins

@@ -107,7 +107,7 @@ func (l *parts) find(ctx context.Context, p cursor, want func(newest, aborted in
 	}
 }
 
-// footer returns the footer of the log object that a part is in, without the state of producers.
+// footer returns the footer of the log object that a part is in.
 func (l *parts) footer(ctx context.Context, part *format.Part) (*format.Log, error) {
 	v, err := l.r.get(ctx, key{nonce: part.Run.Nonce, chunk: footerOf}, l.r.loadFooter(l.c.ID, part.Run))
 	if err != nil {
@@ -127,7 +127,6 @@ func (r *Reader) loadFooter(id format.ID, run format.Run) load {
 		if err != nil {
 			return nil, 0, err
 		}
-		f.Producers = nil // it is large, and no reader needs it
 		return f, footerBytes(f), nil
 	}
 }
@@ -140,7 +139,7 @@ func manifestBytes(m *format.Manifest) int64 {
 	return int64(unsafe.Sizeof(*m)) + sliceBytes(m.Older) + sliceBytes(m.Parts)
 }
 
-// footerBytes returns the memory of a footer without the state of producers.
+// footerBytes returns the memory of a footer.
 func footerBytes(f *format.Log) int64 {
 	return int64(unsafe.Sizeof(*f)) + sliceBytes(f.Chunks) + sliceBytes(f.Positions) +
 		sliceBytes(f.Times) + sliceBytes(f.Aborted) + sliceBytes(f.Epochs)

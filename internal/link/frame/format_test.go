@@ -26,6 +26,7 @@ func TestFormatIsFixed(t *testing.T) {
 		LS: Start{Slot: 1, LogStart: 2},
 		US: End{Slot: 1, Cause: Removed},
 		SY: Sync{Slot: 1, LeaderEpoch: 2, End: 3},
+		PR: Producers{Slot: 1, Offset: 2},
 	}
 	var b strings.Builder
 	for _, k := range kinds() {

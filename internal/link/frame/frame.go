@@ -11,11 +11,15 @@ import (
 const HeaderSize = 12
 
 // The versions of frames that this broker speaks. The two ends of a connection agree on the highest
-// that both speak.
+// that both speak. Version 2 has PR, with the state of producers as producers.State.Append encodes
+// it.
 const (
 	MinVersion uint8 = 1
-	MaxVersion uint8 = 1
+	MaxVersion uint8 = 2
 )
+
+// HasProducers is the lowest version with PR.
+const HasProducers uint8 = 2
 
 // MaxData is the most bytes of batches that a DA frame may carry: the largest batch that a client
 // can send. Senders keep to MaxDataChunk unless one batch is larger.
@@ -43,7 +47,7 @@ var (
 // Kind is the magic of a frame, two letters.
 type Kind uint16
 
-// The kinds of frames. HE to CL belong to the handshake, RQ to MS to the lane of metadata, SB to SY
+// The kinds of frames. HE to CL belong to the handshake, RQ to MS to the lane of metadata, SB to PR
 // to the lane of data; PG belongs to all lanes.
 const (
 	HE Kind = 'H'<<8 | 'E' // hello of the end that accepted, with its proof
@@ -65,6 +69,7 @@ const (
 	LS Kind = 'L'<<8 | 'S' // Start entries
 	US Kind = 'U'<<8 | 'S' // End entries
 	SY Kind = 'S'<<8 | 'Y' // Sync entries
+	PR Kind = 'P'<<8 | 'R' // Producers and a part of their state
 
 	PG Kind = 'P'<<8 | 'G' // ping, without a payload
 )
@@ -98,6 +103,8 @@ func (k Kind) limit() int {
 		return maxList
 	case DA:
 		return MaxData + DataSize
+	case PR:
+		return MaxPiece + ProducersSize
 	case PG:
 		return 0
 	}

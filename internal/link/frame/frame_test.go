@@ -12,7 +12,7 @@ import (
 
 // kinds are all kinds of frames.
 func kinds() []Kind {
-	return []Kind{HE, PF, RY, NO, CL, RQ, RS, MS, SB, VD, DA, HW, AK, OF, LS, US, SY, PG}
+	return []Kind{HE, PF, RY, NO, CL, RQ, RS, MS, SB, VD, DA, HW, AK, OF, LS, US, SY, PR, PG}
 }
 
 // The bytes of a frame are fixed: another release of the broker reads them.
@@ -114,6 +114,7 @@ func FuzzPayloads(f *testing.F) {
 	f.Add((&Subscription{Slot: 1, LastEpoch: 4, LogEnd: 9, Written: 8, Durable: 7}).AppendTo(nil), uint8(0))
 	f.Add(Verdict{Slot: 1, Decision: Diverged, Epoch: 3, Offset: 100}.AppendTo(nil), uint8(0))
 	f.Add(append((&Data{Slot: 3, PrevEnd: 5, NextEnd: 6}).AppendTo(nil), 1, 2, 3), uint8(0))
+	f.Add(append(Producers{Slot: 3, Offset: 5}.AppendTo(nil), 1, 2, 3), uint8(0))
 	f.Add(append(Piece{ID: 4, Offset: 0, Total: 5, Method: 3}.AppendTo(nil), 1, 2), FlagMore)
 	f.Add(append(Piece{ID: 4, Offset: 2, Total: 0xffffffff}.AppendTo(nil), 1, 2, 3), FlagNext)
 	f.Fuzz(func(t *testing.T, p []byte, flags uint8) {
@@ -138,6 +139,11 @@ func FuzzPayloads(f *testing.F) {
 		reparse(t, p, EndSize, e, err)
 		l, err := ParseStart(p)
 		reparse(t, p, StartSize, l, err)
+		r, state, err := ParseProducers(p)
+		reparse(t, p, ProducersSize, r, err)
+		if err == nil && len(state) != len(p)-ProducersSize {
+			t.Fatal("bytes of a state are lost")
+		}
 		m, body, err := ParsePiece(p, flags)
 		reparse(t, p, PieceSize, m, err)
 		if err == nil && (uint64(m.Offset)+uint64(len(body)) > uint64(m.Total) || m.Total > MaxMessage) {

@@ -16,6 +16,7 @@ const (
 	StartSize        = 12
 	EndSize          = 8
 	SyncSize         = 16
+	ProducersSize    = 12
 )
 
 // Subscription is an entry of SB: a follower subscribes to a partition. A slot is the number by
@@ -168,6 +169,31 @@ func ParseData(p []byte) (d Data, batches []byte, err error) {
 		return d, nil, fmt.Errorf("%w: data %+v", ErrMalformed, d)
 	}
 	return d, p[DataSize:], nil
+}
+
+// Producers is the start of a PR frame; a part of the state of the producers below Offset follows,
+// at most MaxPiece bytes. The parts come in order, and after the last one the Verdict of Reset at
+// Offset.
+type Producers struct {
+	Slot   uint32
+	Offset int64
+}
+
+// AppendTo appends the fields to dst.
+func (x Producers) AppendTo(dst []byte) []byte {
+	return append64(binary.BigEndian.AppendUint32(dst, x.Slot), x.Offset)
+}
+
+// ParseProducers reads the payload of a PR frame. The state aliases p and is not checked. The error
+// wraps ErrMalformed.
+func ParseProducers(p []byte) (x Producers, state []byte, err error) {
+	if len(p) < ProducersSize {
+		return x, nil, short("PR", p)
+	}
+	if x = (Producers{Slot: binary.BigEndian.Uint32(p), Offset: get64(p[4:])}); x.Offset < 0 {
+		return x, nil, fmt.Errorf("%w: producers %+v", ErrMalformed, x)
+	}
+	return x, p[ProducersSize:], nil
 }
 
 // High is an entry of HW.

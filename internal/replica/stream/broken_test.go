@@ -30,8 +30,9 @@ func TestEveryRuleHasItsCase(t *testing.T) {
 		rule rule
 		run  func(testing.TB, rule) error
 	}{
-		"resetAnything": {resetAnything, shorterLeader},
-		"ignoreEnds":    {ignoreEnds, failingFollower},
+		"resetAnything":   {resetAnything, shorterLeader},
+		"ignoreEnds":      {ignoreEnds, failingFollower},
+		"forgetProducers": {forgetProducers, func(t testing.TB, r rule) error { return beginsAgain(t, r, 10, 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

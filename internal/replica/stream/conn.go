@@ -11,6 +11,8 @@ type Conn interface {
 	// Broker and BrokerEpoch are the id and the broker epoch that the other end stated.
 	Broker() int32
 	BrokerEpoch() int64
+	// Version is the version of frames that both ends have agreed on.
+	Version() uint8
 	// Buffered reports whether Next, Payload and Discard do not wait.
 	Buffered() bool
 	// Next waits for the next frame. An error ends the connection.

@@ -86,6 +86,7 @@ type following struct {
 	reported int64   // the log start that the leader knows
 	end      frame.End
 	off      frame.Offline
+	known    []byte // of the producers, which the leader sent for the log to begin again
 }
 
 // pinning reports whether the start of the log has to be durable before the stream subscribes.
@@ -119,7 +120,7 @@ func (f *following) endLocked(cause frame.Cause, next state) {
 	if f.slot != 0 && cause != 0 {
 		f.end = frame.End{Slot: f.slot, Cause: cause}
 	}
-	f.slot, f.state = 0, next
+	f.slot, f.state, f.known = 0, next, nil
 }
 
 // followerLocked returns the streams from a leader, which it begins to dial. The caller holds
@@ -407,9 +408,10 @@ func (f *following) still() storage.Only {
 	return storage.Only{Is: !f.part.s.opt.broken.Has(cutLeaders), Epoch: f.epoch}
 }
 
-// cutAt truncates the log of a stream, or empties it, on the directory's goroutine.
-func (f *following) cutAt(end int64, reset bool) {
+// cutAt truncates the log of a stream, or empties it and gives it what is known of the producers
+// below, on the directory's goroutine.
+func (f *following) cutAt(end int64, reset bool, known []byte) {
 	d := f.part.dir
-	add(d, &d.cuts, f, storage.Truncation{Log: f.part.log, End: end, Reset: reset, Only: f.still()}, d.dir.Truncate,
+	add(d, &d.cuts, f, storage.Truncation{Log: f.part.log, End: end, Reset: reset, Producers: known, Only: f.still()}, d.dir.Truncate,
 		(*following).truncated)
 }

@@ -48,6 +48,8 @@ func (f *follower) read(c Conn) error {
 			err = each(p, size, frame.ParseSync, f.sync)
 		case frame.US:
 			err = each(p, size, frame.ParseEnd, f.ended)
+		case frame.PR:
+			err = f.producers(p)
 		}
 		b.Release()
 		if err != nil {
@@ -297,6 +299,22 @@ func (f *follower) ended(e frame.End) {
 	}
 }
 
+// producers keeps a part of what the leader knows of the producers of a log that is to begin again.
+func (f *follower) producers(p []byte) error {
+	d, state, err := frame.ParseProducers(p)
+	if err != nil {
+		return err
+	}
+	if x := f.at(d.Slot); x != nil {
+		x.part.mu.Lock()
+		defer x.part.mu.Unlock()
+		if x.slot == d.Slot {
+			x.known = append(x.known, state...)
+		}
+	}
+	return nil
+}
+
 // answered handles the leader's answer to a subscription.
 func (f *follower) answered(v frame.Verdict) {
 	x := f.at(v.Slot)
@@ -361,6 +379,7 @@ func (f *following) truncate(slot uint32, end int64, reset bool) {
 		return
 	}
 	f.from.drop(slot)
+	known := f.known
 	switch {
 	case err == nil:
 		f.endLocked(0, cutting)
@@ -378,7 +397,7 @@ func (f *following) truncate(slot uint32, end int64, reset bool) {
 		if gone := t.log.Ends().LogEnd - end; gone > 0 && !reset {
 			t.s.count.truncated.Add(uint64(gone))
 		}
-		f.cutAt(end, reset)
+		f.cutAt(end, reset, known)
 		return
 	}
 	if errors.Is(err, replica.ErrDiverged) {

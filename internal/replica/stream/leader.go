@@ -29,6 +29,7 @@ type outgoing struct {
 	cuts     map[uint32]cut // by slot
 	cutOf    map[*part]uint32
 	verdicts []frame.Verdict
+	resets   []reset
 	ends     []frame.End
 	highs    []frame.High // for the next HW frame
 	syncs    []frame.Sync
@@ -244,14 +245,34 @@ func (o *outgoing) subscribe(x frame.Subscription) {
 	o.mu.Unlock()
 	v := o.decide(&x)
 	v.Slot = x.Slot
-	if v.Decision == frame.Accepted {
-		return // begin has queued the verdict, before the first data
+	if v.Decision == frame.Accepted || v.Decision == frame.Reset {
+		return // begin has queued the verdict, before the first data, or resetLocked
 	}
 	o.mu.Lock()
 	if o.verdicts = append(o.verdicts, v); len(o.verdicts) > maxVerdicts {
 		o.ended = true
 	}
 	o.mu.Unlock()
+}
+
+// reset is an answer that lets a follower's log begin again. What the leader knows of the producers
+// below goes before it: their last batches may be where the follower never reads, and it may lead
+// when they are sent again.
+type reset struct {
+	part      *part
+	verdict   frame.Verdict
+	asked     bool   // producers was determined
+	producers []byte // that were not sent
+}
+
+// resetLocked queues and returns the answer that lets a follower's log begin again at an offset.
+// The caller holds mu.
+func (o *outgoing) resetLocked(t *part, slot uint32, at int64) frame.Verdict {
+	v := frame.Verdict{Slot: slot, Decision: frame.Reset, Offset: at}
+	if o.resets = append(o.resets, reset{part: t, verdict: v}); len(o.resets) > maxVerdicts {
+		o.ended = true // see fault
+	}
+	return v
 }
 
 // maxVerdicts bounds the answers that a follower does not read.
@@ -293,7 +314,9 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 		if !known || member {
 			return frame.Verdict{Decision: frame.Busy}
 		}
-		return frame.Verdict{Decision: frame.Reset, Offset: base}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.resetLocked(t, x.Slot, base)
 	case progress.FollowerBehind:
 		return frame.Verdict{Decision: frame.NewerEpoch, Epoch: epoch}
 	case progress.LeaderBehind:

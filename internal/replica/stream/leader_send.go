@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,7 +19,7 @@ import (
 func (o *outgoing) Fill(v Vector) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.verdicts = list(v, frame.VD, o.verdicts)
+	o.sendVerdicts(v)
 	for !v.Full() && !o.ended && o.window < o.s.opt.Window {
 		b, ok := o.ready.pop()
 		if !ok {
@@ -31,9 +32,32 @@ func (o *outgoing) Fill(v Vector) {
 	if o.window >= o.s.opt.Window {
 		o.s.count.waits.Add(1)
 	}
+	o.sendVerdicts(v) // of send
 	o.syncs = list(v, frame.SY, o.syncs)
 	o.ends = list(v, frame.US, o.ends)
 	o.sendHighs(v)
+}
+
+// sendVerdicts adds the answers. State of producers is determined when it is its turn, so that the
+// memory of one log's is used at a time. The caller holds mu.
+func (o *outgoing) sendVerdicts(v Vector) {
+	for len(o.resets) > 0 && !v.Full() {
+		x := &o.resets[0]
+		if !x.asked && o.conn.Version() >= frame.HasProducers && !o.s.opt.broken.Has(forgetProducers) {
+			x.producers = x.part.log.ProducersBelow(x.verdict.Offset)
+		}
+		x.asked = true
+		if n := min(len(x.producers), frame.MaxPiece); n > 0 {
+			d := frame.Producers{Slot: x.verdict.Slot, Offset: x.verdict.Offset}
+			v.End(frame.PR, 0, d.AppendTo(v.Begin(frame.ProducersSize)), nil, x.producers[:n])
+			if x.producers = x.producers[n:]; len(x.producers) > 0 {
+				continue
+			}
+		}
+		o.verdicts = append(o.verdicts, x.verdict)
+		o.resets = slices.Delete(o.resets, 0, 1)
+	}
+	o.verdicts = list(v, frame.VD, o.verdicts)
 }
 
 // send adds a frame of a subscription, and reports whether there may be more. The caller holds mu.
@@ -118,7 +142,7 @@ func (o *outgoing) sendSpan(v Vector, b *sub, span *heldSpan, cold bool) {
 // lies, because a batch can't be divided. The caller holds mu.
 func (o *outgoing) restart(b *sub, base int64) {
 	b.part.straddle.Store(&straddle{start: b.part.log.Ends().LogStart, base: base})
-	o.verdicts = append(o.verdicts, frame.Verdict{Slot: b.slot, Decision: frame.Reset, Offset: base})
+	o.resetLocked(b.part, b.slot, base)
 	o.drop(b)
 }
 

@@ -58,6 +58,7 @@ func newWire(a, b int32, epochA, epochB int64) *wire {
 
 func (e *end) Broker() int32      { return e.broker }
 func (e *end) BrokerEpoch() int64 { return e.epoch }
+func (e *end) Version() uint8     { return frame.MaxVersion }
 
 func (e *end) Buffered() bool {
 	e.w.mu.Lock()
