@@ -30,6 +30,7 @@ func alterReplicaLogDirsAPI() api {
 			return answerMoves(r, req, func(string, string, int32) int16 { return code.Code })
 		},
 		overloaded: kerr.RequestTimedOut,
+		route:      route[*kmsg.AlterReplicaLogDirsRequest]{by: byNone},
 		handle:     onDisk(alterReplicaLogDirs),
 	}.api()
 }

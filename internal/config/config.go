@@ -46,7 +46,7 @@ const (
 type Config struct {
 	// File is the path of the YAML file; empty if there is none.
 	File string
-	// DataDir holds the metadata file and the first log directory.
+	// DataDir holds the metadata and the first log directory.
 	DataDir string
 	// Listeners are the addresses for clients: at least one, with distinct names and addresses.
 	Listeners []Listener

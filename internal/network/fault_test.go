@@ -305,7 +305,7 @@ func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 }
 
 // Accept fails, waits longer each time, and resumes.
-func TestFault5AcceptOutOfFiles(t *testing.T) {
+func TestFault05AcceptOutOfFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, nil)
 		defer f.end(t)

@@ -65,8 +65,8 @@ func (d *Dir) entryOf(l *Log, next journal.LSN) (e *entry, deleted bool) {
 
 // liveEntry is entryOf for a log that is not deleted.
 func (d *Dir) liveEntry(l *Log, next journal.LSN) *entry {
-	cut := l.isCut()
 	lc, oldest := l.checkpointed(false)
+	cut := l.isCut() // one that begins now, or that lc is of: it may be to the offset where the log ended
 	same := l.committed.offset == lc.Offset && !cut && d.store.Knows(l.id)
 	if !same {
 		lc, oldest = l.checkpointed(true)

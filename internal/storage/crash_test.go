@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // script is a fixed sequence of operations on one directory. promised is what had been promised
@@ -19,6 +22,8 @@ import (
 type script struct {
 	d        *Dir
 	l        *Log
+	repeats  bool             // an operation that fails is tried again
+	worked   func() error     // follows each operation; nil: nothing does
 	want     map[int64][]byte // batches by base offset
 	promised int64            // durable end of the log under test
 	least    int64            // lowest end that a truncation may leave
@@ -38,7 +43,7 @@ const (
 
 var scriptID, againID = ID{Topic: [16]byte{9}, Partition: 0}, ID{Topic: [16]byte{10}, Partition: 0}
 
-func scriptOptions(f *crashfs.FS, profile string) Options {
+func scriptOptions(f vfs.FS, profile string) Options {
 	cfg := Config{Profile: modelProfiles()[profile],
 		Segment: segment.Limits{Bytes: 2 << 10, Ms: 1 << 40, IndexInterval: 256, IndexBytes: 4096}}
 	return Options{FS: f, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 1 << 20, OpenFiles: 4,
@@ -78,18 +83,25 @@ func (s *script) append(n, size int) error {
 
 func (s *script) note() { s.promised = max(s.promised, s.l.durable.Load()) }
 
-// run performs the operations until one fails.
-func (s *script) run(f *crashfs.FS, other string) error {
-	d, err := OpenDir(Location{Path: "/d"}, scriptOptions(f, "sync"))
-	if err != nil {
+// run performs the operations until one fails, for longer than a moment if it repeats them.
+func (s *script) run(f vfs.FS, other string) error {
+	open := func() (err error) {
+		s.d, err = OpenDir(Location{Path: "/d"}, scriptOptions(f, "sync"))
 		return err
 	}
-	s.d = d
-	logs, err := d.Create([]Spec{{ID: scriptID, Topic: "t", Config: d.opt.Config("t", scriptID)}})
-	if err != nil {
+	create := func() error {
+		logs, err := s.d.Create([]Spec{{ID: scriptID, Topic: "t", Config: s.d.opt.Config("t", scriptID)}})
+		if err == nil {
+			s.l, s.born = logs[0], true
+		}
 		return err
 	}
-	s.l, s.born = logs[0], true
+	for _, step := range []func() error{open, create} {
+		if err := s.step(step); err != nil {
+			return err
+		}
+	}
+	d := s.d
 	steps := []func() error{
 		func() error { return s.append(8, 700) }, // several segments
 		s.l.flushAndSync,
@@ -109,15 +121,28 @@ func (s *script) run(f *crashfs.FS, other string) error {
 		func() error { s.promised = 18; return s.append(2, 100) },
 		func() error { s.note(); s.deletion = asked; return d.Delete(s.l) },
 		func() error { s.deletion, s.again = done, asked; return s.recreate() },
-		func() error { s.again, s.want = done, map[int64][]byte{}; return s.append(2, 500) },
+		func() error { s.again, s.want = done, map[int64][]byte{}; return nil },
+		func() error { return s.append(2, 500) },
 		func() error { return d.Close() },
 	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
+	for i, step := range steps {
+		if err := s.step(step); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// step performs an operation. What one has reached stays if it is repeated.
+func (s *script) step(do func() error) error {
+	err := do()
+	for start := time.Now(); s.repeats && err != nil && time.Since(start) < patience; time.Sleep(100 * time.Microsecond) {
+		err = do()
+	}
+	if err == nil && s.worked != nil {
+		err = s.worked()
+	}
+	return err
 }
 
 // recreate creates another log with the name of the first.
@@ -138,7 +163,7 @@ func (s *script) alter(profile string) error {
 		if err := s.l.Err(); err != nil {
 			return err
 		}
-		if time.Since(start) > patience || s.d.opt.FS.(*crashfs.FS).Crashed() {
+		if f, ok := s.d.opt.FS.(*crashfs.FS); time.Since(start) > patience || ok && f.Crashed() {
 			return fmt.Errorf("%w: the profile was not changed", errScript)
 		}
 	}
@@ -226,6 +251,42 @@ func TestFault01PowerLossAtEveryCall(t *testing.T) {
 				if !f.Crashed() {
 					if at < 150 {
 						t.Errorf("the script makes only %d calls", at)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestFault03AFaultAtEveryCall lets each call of the script that changes the disk fail once. Each
+// operation works when it is repeated, and a loss of power after one of the next operations takes
+// nothing back.
+func TestFault03AFaultAtEveryCall(t *testing.T) {
+	t.Parallel()
+	for _, op := range []errfs.Op{errfs.Create, errfs.Mkdir, errfs.Write, errfs.Datasync, errfs.Rename, errfs.Remove, errfs.Truncate,
+		errfs.SyncDir} {
+		t.Run(op.String(), func(t *testing.T) {
+			t.Parallel()
+			for at := 1; ; at += race.Some(1, 9) {
+				disk := crashfs.New(uint64(at))
+				errs := errfs.New(disk)
+				rule := errs.Add(errfs.Rule{Ops: op, From: at, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+				s := &script{want: map[int64][]byte{}, repeats: true}
+				left := 3 // operations after which the power fails
+				s.worked = func() error {
+					if rule.Hits() == 0 || left == 0 {
+						return nil
+					}
+					left--
+					return s.check(disk.PowerLossImage(crashfs.DropUnsynced, uint64(at)))
+				}
+				if err := guard(func() error { return s.run(errs, "os") }); err != nil {
+					t.Fatalf("call %d: %v", at, err)
+				}
+				if rule.Hits() == 0 {
+					if at == 1 {
+						t.Error("the script has no such call")
 					}
 					return
 				}

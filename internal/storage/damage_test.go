@@ -48,7 +48,7 @@ func change(t *testing.T, fsys vfs.FS, name string, off int64, p []byte) {
 	must(t, err)
 }
 
-func byPartition(t *testing.T, d *Dir, p int32) *Log {
+func byPartition(t testing.TB, d *Dir, p int32) *Log {
 	t.Helper()
 	for _, l := range d.Logs() {
 		if l.id.Partition == p {

@@ -44,11 +44,14 @@
 //	life                the state of a log and of a directory, as defined by package loglife
 //	commit tail memory  from the queue to the journal: assigning offsets, the newest part of a log
 //	                    in memory, the memory limit
-//	epoch               which appends a log accepts: its leader epoch and role
-//	flush               from memory to segments: writes, rolls, the sweep that releases the
+//	epoch led accept    which appends a log accepts: its leader epoch, role and state; the highest
+//	                    epoch in which it led
+//	debt                what a log owes the journal that it shares, and who waits for that
+//	flush tasks         from memory to segments: writes, rolls, the sweep that releases the
 //	                    journal; tasks runs them
 //	read                reads and lookups by offset and by time
 //	aborted             the indexes of aborted transactions, for readers of committed records
+//	transactions        those that are open
 //	checkpoint          commits everything but batches
 //	create delete       creates and deletes logs
 //	move                moves a log to another directory
@@ -60,7 +63,10 @@
 //	repair              a failed segment, quarantined frames, a failed journal
 //	recover identity    startup: which directory this is, what journal and segments contain
 //	names               the names of files and directories next to the partition directories
+//	replaced            a damaged log that is made again, and copied from its leader
+//	scrub               reads sealed segments to find damage
 //	guard stats         free space, metrics
+//	errors              what callers match
 //	inspect             access for tools while no broker runs
 //	broken              rules that a test build can disable
 //

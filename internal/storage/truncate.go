@@ -144,6 +144,7 @@ func (l *Log) planCut(x *Truncation) (*cutting, error) {
 	c := &cutting{keep: segments[:n:n], gone: segments[n:], end: end, reset: reset, producers: l.noProducers()}
 	if reset {
 		err := c.adopt(x.Producers, l.dir.now())
+		x.Producers = nil // one encoding of many logs at a time is enough
 		return c, err
 	}
 	known := c.keep

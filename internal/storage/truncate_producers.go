@@ -38,16 +38,16 @@ func (l *Log) noProducers() producers.State {
 
 // ProducersBelow returns what the log knows of its producers below an offset, for a log that begins
 // there (Truncation.Producers); nil if that is nothing. All batches below must be committed. It
-// does not wait for the disk. The bytes are as producers.State.Append encodes them.
-func (l *Log) ProducersBelow(end int64) []byte {
-	known := l.noProducers()
+// does not wait for the disk. The bytes are as producers.State.Append encodes them. The error is
+// that of Readable: a log that is gone knows nothing.
+func (l *Log) ProducersBelow(end int64) ([]byte, error) {
 	l.producersMu.Lock()
-	known.Complete(&l.producers, end)
+	known := l.producers.Below(end)
 	l.producersMu.Unlock()
-	if known.Len() == 0 {
-		return nil
+	if _, err := l.Readable(); err != nil || known.Len() == 0 {
+		return nil, err
 	}
-	return known.Append(nil, end)
+	return known.Append(nil, end), nil
 }
 
 // saveProducers writes the producer state next to a new segment. The first segment of a log without

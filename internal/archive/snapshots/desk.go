@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,10 +61,14 @@ type DeskOptions struct {
 type Desk struct {
 	opt   DeskOptions
 	asked atomic.Int64 // the last time of Handle, in ns since 1970
+	sent  sync.WaitGroup
 }
 
 // NewDesk returns a desk.
 func NewDesk(o DeskOptions) *Desk { return &Desk{opt: o} }
+
+// Wait waits until no request of this broker is under way, for at most a second after the last one.
+func (d *Desk) Wait() { d.sent.Wait() }
 
 // Asked returns when another broker asked this one last; at the beginning of time if none has.
 func (d *Desk) Asked() time.Time { return time.Unix(0, d.asked.Load()) }
@@ -221,13 +226,14 @@ func (b remote) ask(ctx context.Context, q *request) (*answer, error) {
 	return a, nil
 }
 
+// notify asks without waiting for the answer; Desk.Wait waits for it.
 func (b remote) notify(q *request) {
-	go func() {
+	b.d.sent.Go(func() {
 		label.Goroutine("snapshot", "")
 		ctx, cancel := context.WithTimeout(context.Background(), unawaited)
 		defer cancel()
 		_, _ = b.ask(ctx, q) // it ends on its own if the request is lost
-	}()
+	})
 }
 
 // Freeze implements cut.Participant.

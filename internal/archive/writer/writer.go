@@ -154,15 +154,14 @@ var errClosed = errors.New("the broker stops")
 type Writer struct {
 	opt Options
 
-	mu     sync.Mutex // guards the following fields
-	job    *job       // the last one; nil: none, or it was canceled
-	latest int64      // its number
-	closed bool
-
-	// The following fields belong to the goroutine of the latest job that has begun to upload.
-	known  map[format.ID]known // as of the snapshot number
-	number int64
-	seen   map[objects.Nonce]time.Time // when packs were put, or an estimate
+	mu      sync.Mutex          // guards the following fields
+	job     *job                // the last one; nil: none, or it was canceled
+	latest  int64               // its number
+	running chan struct{}       // job.ended of the last one, also if it was canceled; nil: there was none
+	known   map[format.ID]known // as of the snapshot number
+	number  int64
+	seen    map[objects.Nonce]time.Time // when packs were put, or an estimate
+	closed  bool
 }
 
 // known is what the last job that ended without an error has uploaded of a log.
@@ -198,25 +197,25 @@ func (w *Writer) Begin(x Job) error {
 	case x.Number <= w.latest:
 		return fmt.Errorf("%w: %d", ErrOlder, w.latest)
 	}
-	former := w.job
-	if former != nil {
-		former.cancel(ErrOlder)
+	if w.job != nil {
+		w.job.cancel(ErrOlder)
+		w.job = nil
 	}
-	w.job = nil
 	j := newJob(w, x)
 	if err := j.take(); err != nil {
 		j.release()
 		j.cancel(err)
 		return err
 	}
-	w.job, w.latest = j, x.Number
+	former := w.running
+	w.job, w.latest, w.running = j, x.Number, j.ended
 	go func() {
 		label.Goroutine("snapshot upload", "")
 		defer close(j.ended)
 		defer j.release()
 		if former != nil {
 			select { // one at a time, unless the disk of the former hangs
-			case <-former.ended:
+			case <-former:
 			case <-j.ctx.Done():
 			}
 		}
@@ -246,19 +245,21 @@ func (w *Writer) Cancel(number int64) {
 	}
 }
 
-// Close ends the job, and waits for it, but not long for a disk that hangs. Begin fails from then
-// on.
+// Close ends the job, and waits for it and for one that was canceled, but not long for a disk that
+// hangs. Begin fails from then on.
 func (w *Writer) Close() {
 	w.mu.Lock()
-	j := w.job
+	if w.job != nil {
+		w.job.cancel(errClosed)
+	}
+	running := w.running
 	w.closed, w.job = true, nil
 	w.mu.Unlock()
-	if j == nil {
+	if running == nil {
 		return
 	}
-	j.cancel(errClosed)
 	select {
-	case <-j.ended:
+	case <-running:
 	case <-time.After(closeTime):
 	}
 }

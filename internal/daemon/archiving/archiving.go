@@ -217,6 +217,7 @@ func Open(o Options, copies *Copies) error {
 	o.Push("snapshots", func(context.Context) error {
 		cancel()
 		running.Wait()
+		desk.Wait()
 		up.close()
 		return nil
 	})

@@ -30,8 +30,11 @@ type queue[T any] struct {
 	running bool // a goroutine does them
 }
 
-// add queues a job. A goroutine calls do with all that are queued, as often as there are some, and
-// then done with each.
+// jobsAtOnce bounds the entries of a checkpoint, which have the producers of the logs.
+const jobsAtOnce = 1024
+
+// add queues a job. A goroutine calls do with those that are queued, as often as there are some,
+// and then done with each.
 func add[T any](d *directory, q *queue[T], f *following, job T, do func([]T), done func(*following, *T)) {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
@@ -44,10 +47,13 @@ func add[T any](d *directory, q *queue[T], f *following, job T, do func([]T), do
 	q.running = d.s.spawn(func() {
 		for {
 			d.mu.Lock()
-			jobs, of := q.jobs, q.of
-			q.jobs, q.of, q.running = nil, nil, len(jobs) > 0
+			n := min(len(q.jobs), jobsAtOnce)
+			jobs, of := q.jobs[:n:n], q.of[:n:n]
+			if q.jobs, q.of, q.running = q.jobs[n:], q.of[n:], n > 0; len(q.jobs) == 0 {
+				q.jobs, q.of = nil, nil
+			}
 			d.mu.Unlock()
-			if len(jobs) == 0 {
+			if n == 0 {
 				return
 			}
 			do(jobs)

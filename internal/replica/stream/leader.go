@@ -29,7 +29,9 @@ type outgoing struct {
 	cuts     map[uint32]cut // by slot
 	cutOf    map[*part]uint32
 	verdicts []frame.Verdict
-	resets   []reset
+	resets   []reset // whose producers were not asked for
+	recalled []reset // whose answer can be sent
+	ahead    int     // bytes of producers in recalled
 	ends     []frame.End
 	highs    []frame.High // for the next HW frame
 	syncs    []frame.Sync
@@ -260,19 +262,58 @@ func (o *outgoing) subscribe(x frame.Subscription) {
 // when they are sent again.
 type reset struct {
 	part      *part
+	epoch     int32 // of this leader
 	verdict   frame.Verdict
-	asked     bool   // producers was determined
 	producers []byte // that were not sent
 }
 
+// How many answers, and bytes of producers, are in recalled before more are asked for.
+const (
+	maxRecalled = 64
+	maxAhead    = 1 << 20
+)
+
 // resetLocked queues and returns the answer that lets a follower's log begin again at an offset.
 // The caller holds mu.
-func (o *outgoing) resetLocked(t *part, slot uint32, at int64) frame.Verdict {
+func (o *outgoing) resetLocked(t *part, epoch int32, slot uint32, at int64) frame.Verdict {
 	v := frame.Verdict{Slot: slot, Decision: frame.Reset, Offset: at}
-	if o.resets = append(o.resets, reset{part: t, verdict: v}); len(o.resets) > maxVerdicts {
+	if o.resets = append(o.resets, reset{part: t, epoch: epoch, verdict: v}); len(o.resets) > maxVerdicts {
 		o.ended = true // see fault
 	}
+	o.wakeReader()
 	return v
+}
+
+// recall asks logs for their producers, a bounded amount ahead of what is sent.
+func (o *outgoing) recall() {
+	for found := false; ; found = true {
+		o.mu.Lock()
+		if len(o.resets) == 0 || len(o.recalled) >= maxRecalled || o.ahead >= maxAhead {
+			o.mu.Unlock()
+			if found {
+				o.conn.Kick()
+			}
+			return
+		}
+		x := o.resets[0]
+		if o.resets = o.resets[1:]; len(o.resets) == 0 {
+			o.resets = nil
+		}
+		o.mu.Unlock()
+		if o.conn.Version() >= frame.HasProducers && !o.s.opt.broken.Has(forgetProducers) {
+			var err error
+			if x.producers, err = x.part.log.ProducersBelow(x.verdict.Offset); err != nil {
+				x.verdict.Decision, x.verdict.Offset = frame.Busy, 0
+			}
+		}
+		if leader, epoch := x.part.p.Leader(); leader != o.s.opt.Self || epoch != x.epoch { // and the log may be another one
+			x.verdict.Decision, x.verdict.Offset, x.producers = frame.NotHere, 0, nil
+		}
+		o.mu.Lock()
+		o.recalled = append(o.recalled, x)
+		o.ahead += len(x.producers)
+		o.mu.Unlock()
+	}
 }
 
 // maxVerdicts bounds the answers that a follower does not read.
@@ -316,7 +357,7 @@ func (o *outgoing) decide(x *frame.Subscription) frame.Verdict {
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		return o.resetLocked(t, x.Slot, base)
+		return o.resetLocked(t, epoch, x.Slot, base)
 	case progress.FollowerBehind:
 		return frame.Verdict{Decision: frame.NewerEpoch, Epoch: epoch}
 	case progress.LeaderBehind:

@@ -32,30 +32,32 @@ func (o *outgoing) Fill(v Vector) {
 	if o.window >= o.s.opt.Window {
 		o.s.count.waits.Add(1)
 	}
-	o.sendVerdicts(v) // of send
 	o.syncs = list(v, frame.SY, o.syncs)
 	o.ends = list(v, frame.US, o.ends)
 	o.sendHighs(v)
 }
 
-// sendVerdicts adds the answers. State of producers is determined when it is its turn, so that the
-// memory of one log's is used at a time. The caller holds mu.
+// sendVerdicts adds the answers: one part of the state of producers, so that data of other
+// partitions pass between the parts, and what is complete. The caller holds mu.
 func (o *outgoing) sendVerdicts(v Vector) {
-	for len(o.resets) > 0 && !v.Full() {
-		x := &o.resets[0]
-		if !x.asked && o.conn.Version() >= frame.HasProducers && !o.s.opt.broken.Has(forgetProducers) {
-			x.producers = x.part.log.ProducersBelow(x.verdict.Offset)
-		}
-		x.asked = true
-		if n := min(len(x.producers), frame.MaxPiece); n > 0 {
+	n, piece := 0, frame.MaxPiece
+	for ; n < len(o.recalled) && piece > 0; n++ {
+		x := &o.recalled[n]
+		if len(x.producers) > 0 {
+			size := min(len(x.producers), piece)
 			d := frame.Producers{Slot: x.verdict.Slot, Offset: x.verdict.Offset}
-			v.End(frame.PR, 0, d.AppendTo(v.Begin(frame.ProducersSize)), nil, x.producers[:n])
-			if x.producers = x.producers[n:]; len(x.producers) > 0 {
-				continue
-			}
+			v.End(frame.PR, 0, d.AppendTo(v.Begin(frame.ProducersSize)), nil, x.producers[:size])
+			x.producers = x.producers[size:]
+			o.ahead -= size
+			piece -= size
+		}
+		if len(x.producers) > 0 {
+			break
 		}
 		o.verdicts = append(o.verdicts, x.verdict)
-		o.resets = slices.Delete(o.resets, 0, 1)
+	}
+	if o.recalled = slices.Delete(o.recalled, 0, n); n > 0 && len(o.resets) > 0 {
+		o.wakeReader()
 	}
 	o.verdicts = list(v, frame.VD, o.verdicts)
 }
@@ -142,7 +144,7 @@ func (o *outgoing) sendSpan(v Vector, b *sub, span *heldSpan, cold bool) {
 // lies, because a batch can't be divided. The caller holds mu.
 func (o *outgoing) restart(b *sub, base int64) {
 	b.part.straddle.Store(&straddle{start: b.part.log.Ends().LogStart, base: base})
-	o.resetLocked(b.part, b.slot, base)
+	o.resetLocked(b.part, b.epoch, b.slot, base)
 	o.drop(b)
 }
 
@@ -294,6 +296,7 @@ func (o *outgoing) readDisk(ended <-chan struct{}) {
 	for {
 		o.report()
 		o.findBases()
+		o.recall()
 		b, next, wait := o.nextCold(time.Now())
 		if b == nil {
 			if !o.awaitCold(wait, ended) {

@@ -338,6 +338,43 @@ func (s *State) Complete(whole *State, end int64) {
 	s.shrink(s.limit())
 }
 
+// Below returns what is known of the producers below an offset, for a log that begins there and
+// gets batches from there on, perhaps not all that s has: those that are not committed may be lost.
+// Bounds are those of s. What is below must be committed.
+//
+// The epoch of a coordinator fences older ones there, too, and so does that of a batch: they are in
+// use, also if the marker or the batch above is lost. That of a marker above fences nothing: the
+// marker may come again, and must be above the epoch of its transaction. If only batches above are
+// remembered, the producer has no older one in flight, and the first of these is the next that it
+// may send again.
+func (s *State) Below(end int64) *State {
+	x := &State{Expiry: s.Expiry, Limit: s.Limit}
+	for q := s.oldest; q != nil; q = q.newer {
+		n := q.below(end)
+		p := &producer{id: q.id, seen: q.seen, batches: slices.Clone(q.window(n))}
+		if q.txn != nil {
+			if n == 0 && len(q.batches) > 0 && q.batches[0].firstSeq > 0 { // a producer without batches must begin with 0
+				m := &q.batches[0]
+				p.batches = []batch{{firstSeq: -1, lastSeq: m.firstSeq - 1, lastOffset: end - 1, timestamp: m.timestamp, epoch: m.epoch}}
+			}
+			t := q.now()
+			if t.first >= end {
+				t.first, t.since = -1, 0
+			}
+			if t.marker >= end {
+				t.marker, t.kind, t.epoch = -1, record.NoControl, -1
+			}
+			if t != noTransaction {
+				x.adopt(p, t)
+			}
+		}
+		if len(p.batches) > 0 || p.txn != nil {
+			x.list(p)
+		}
+	}
+	return x
+}
+
 // Last is where the last durable batch and the last durable marker of a producer are; -1: there is
 // none. Together they are all that must be known of it.
 type Last struct{ Batch, Marker int64 }

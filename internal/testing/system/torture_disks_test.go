@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -143,22 +144,30 @@ func (c *torture) sealed(i int) map[string][]string {
 	return all
 }
 
-// awaitSealed waits until every partition of a broker has a sealed segment, and returns one of each
-// partition with its contents.
-func (c *torture) awaitSealed(i int) map[string][]byte {
-	picked := map[string][]byte{}
+// pick returns a sealed segment of each partition of a broker that has one, with its contents. An
+// error means that a segment was removed meanwhile.
+func (c *torture) pick(i int) (map[string][]byte, error) {
+	picked, sealed := map[string][]byte{}, c.sealed(i)
+	for _, dir := range slices.Sorted(maps.Keys(sealed)) {
+		name := sealed[dir][c.random.IntN(len(sealed[dir]))]
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(text) > 0 {
+			picked[name] = text
+		}
+	}
+	return picked, nil
+}
+
+// awaitSealed waits until every partition of a broker has a sealed segment, and returns one of
+// each. A broker that runs may remove them later.
+func (c *torture) awaitSealed(i int) (picked map[string][]byte) {
 	c.eventually("sealed segments", func(context.Context) string {
-		clear(picked)
-		sealed := c.sealed(i)
-		for _, dir := range slices.Sorted(maps.Keys(sealed)) {
-			name := sealed[dir][c.random.IntN(len(sealed[dir]))]
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return err.Error()
-			}
-			if len(text) > 0 {
-				picked[name] = text
-			}
+		var err error
+		if picked, err = c.pick(i); err != nil {
+			return err.Error()
 		}
 		if len(picked) < torturePartitions {
 			return fmt.Sprintf("%d of %d partitions have one", len(picked), torturePartitions)
@@ -168,14 +177,31 @@ func (c *torture) awaitSealed(i int) map[string][]byte {
 	return picked
 }
 
+// stopSealed stops brokers that have sealed segments, and returns some that they still have then.
+func (c *torture) stopSealed(which ...int) map[string][]byte {
+	for _, i := range which {
+		c.awaitSealed(i)
+	}
+	c.end(syscall.SIGTERM, which...)
+	all := map[string][]byte{}
+	for _, i := range which {
+		picked, err := c.pick(i)
+		must.OK(c.t, err)
+		maps.Copy(all, picked)
+	}
+	return all
+}
+
 // rots changes a bit in a sealed segment of each partition of a broker, often in the header of a
 // batch. It runs meanwhile, or is stopped. It finds the damage without a reader. It corrects what
 // only one value can be, and copies the other logs again.
 func (c *torture) rots(i int, running bool) {
 	c.inSync()
-	picked := c.awaitSealed(i)
-	if !running {
-		c.end(syscall.SIGTERM, i)
+	var picked map[string][]byte
+	if running {
+		picked = c.awaitSealed(i)
+	} else {
+		picked = c.stopSealed(i)
 	}
 	where := map[string]string{}
 	for name, text := range picked {
@@ -187,6 +213,10 @@ func (c *torture) rots(i int, running bool) {
 		if err == nil {
 			_, err = f.WriteAt(text[at:at+1], int64(at))
 			err = errors.Join(err, f.Close())
+		}
+		if running && errors.Is(err, fs.ErrNotExist) { // retention was faster
+			delete(picked, name)
+			continue
 		}
 		must.OK(c.t, err)
 	}
@@ -229,12 +259,7 @@ func (c *torture) rotten(text []byte) int {
 // log is whole on one broker at least.
 func (c *torture) cutsShort(which []int) {
 	c.inSync()
-	picked := map[string][]byte{}
-	for _, i := range which {
-		maps.Copy(picked, c.awaitSealed(i))
-	}
-	c.end(syscall.SIGTERM, which...)
-	for name, text := range picked {
+	for name, text := range c.stopSealed(which...) {
 		must.OK(c.t, os.Truncate(name, c.random.Int64N(int64(len(text)))))
 	}
 	c.copiesAgain(which)
