@@ -118,7 +118,8 @@ func sentIn(t testing.TB, o *outgoing) (kinds []frame.Kind, answers []frame.Verd
 		must(t, err)
 		kinds = append(kinds, h.Kind)
 		if h.Kind == frame.VD {
-			must(t, each(raw[frame.HeaderSize:], frame.VerdictSize, frame.ParseVerdict, func(x frame.Verdict) { answers = append(answers, x) }))
+			add := func(x frame.Verdict) { answers = append(answers, x) }
+			must(t, each(raw[frame.HeaderSize:], frame.VerdictSize, frame.ParseVerdict, add))
 		}
 	}
 	return kinds, answers
