@@ -9,7 +9,7 @@ import (
 // hour is an hour in milliseconds.
 const hour = 3_600_000
 
-// compressionTypes are the texts of the types, in the order of Kafka's error message.
+// compressionTypes returns the values of compression.type, in the order of Kafka's error message.
 func compressionTypes() []string {
 	return []string{"uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"}
 }

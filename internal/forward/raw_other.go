@@ -3,6 +3,7 @@
 package forward
 
 import (
+	"errors"
 	"net"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
@@ -15,4 +16,4 @@ func (w *rawWriter) init(net.Conn) {}
 
 func (w *rawWriter) able() bool { return false }
 
-func (w *rawWriter) try([]byte, *bufpool.Pool) (int, error) { return 0, nil }
+func (w *rawWriter) try([]byte, *bufpool.Pool) (int, error) { return 0, errors.ErrUnsupported }

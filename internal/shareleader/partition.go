@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
+// state is the phase of a Partition; doc.go draws them.
 type state int8
 
 const (

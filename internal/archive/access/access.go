@@ -5,7 +5,6 @@
 package access
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/x509"
 	"errors"
@@ -162,8 +161,8 @@ func environment() (s3store.Keys, error) {
 // file without sections.
 func parse(text []byte) (k s3store.Keys, err error) {
 	used := true
-	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		line := strings.TrimSpace(s.Text())
+	for raw := range bytes.Lines(text) {
+		line := string(bytes.TrimSpace(raw))
 		if strings.HasPrefix(line, "[") {
 			used = line == "[default]"
 			continue

@@ -123,7 +123,8 @@ func TestNoCopyBringsBackDeletedRecords(t *testing.T) {
 	w.produce(6, 3)
 	w.lone(1, true)
 	b := w.brokers[0]
-	b.beforeStart = func() { b.beforeStart = nil; b.copyAll() }
+	copies := func() { b.copyAll() }
+	b.beforeStart.Store(&copies)
 	w.delete(10)
 	must.OK(t, b.healthy())
 	if x := b.partition().Tier(); x.Start != 10 || x.End < 12 {

@@ -68,7 +68,7 @@ type broker struct {
 	img   atomic.Pointer[metadata.Image]
 	c     *Copier
 	// beforeStart, if set, is called before a log start moves on the disk.
-	beforeStart func()
+	beforeStart atomic.Pointer[func()]
 	size        int // of records
 	// roleChanged, if set, is called with each new role.
 	roleChanged func(*replica.Partition)
@@ -130,8 +130,8 @@ func (w *world) open(id int32, profile string, options func(*Options)) *broker {
 	b := &broker{w: w, id: id, epoch: epoch, size: 1000}
 	disk := errfs.New(vfs.Memory())
 	disk.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Before: func(errfs.Call) {
-		if do := b.beforeStart; do != nil {
-			do()
+		if do := b.beforeStart.Swap(nil); do != nil {
+			(*do)()
 		}
 	}})
 	s, err := storage.Open([]storage.Location{{Path: "/d"}}, storage.Options{FS: disk, JournalFileSize: 1 << 20,

@@ -7,9 +7,6 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// Groups occupy memory with their members, metadata, assignments and pending ids, and with their
-// offsets, which stay for days.
-
 // hasMemory reports whether the shard may use n more bytes. Zero or fewer are always allowed.
 func (s *Shard) hasMemory(n int) bool { return s.cfg.MemberMemory.Allows(s.memory, n) }
 
@@ -25,9 +22,10 @@ func (s *Shard) countMemory(n int64) {
 	s.cfg.MemberMemory.Count(n)
 }
 
-// Overheads that are counted in addition to the data: a member with its maps and timers, an entry
-// of a list or map, a partition that a member owns, and a partition in its target; a group with
-// offsets, a topic of it, and an offset.
+// Groups occupy memory with their members, metadata, assignments and pending ids, and with their
+// offsets, which stay for days. These overheads are counted in addition to the data: a member with
+// its maps and timers, an entry of a list or map, a partition that a member owns, and a partition
+// in its target; a group with offsets, a topic of it, and an offset.
 const (
 	memberWeight    = 512
 	entryWeight     = 48
@@ -36,6 +34,8 @@ const (
 	groupWeight     = 512
 	topicWeight     = 512
 	offsetWeight    = 128
+	// recordWeight is that of an encoded commit of an offset, without its names.
+	recordWeight = 64
 )
 
 // keptWeight returns the memory of a group's offsets.
@@ -65,7 +65,7 @@ func (s *Shard) newCommit(group string, pending bool) commit {
 
 // add counts one offset.
 func (c *commit) add(topic string, partition int32, metadata string) {
-	c.record += 64 + len(c.group) + len(topic) + len(metadata)
+	c.record += recordWeight + len(c.group) + len(topic) + len(metadata)
 	c.memory += offsetWeight + len(metadata)
 	if c.pending {
 		c.memory += len(topic)

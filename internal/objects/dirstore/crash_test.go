@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/objecttest"
+	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -57,7 +58,7 @@ func work(s *Store) (must, may map[string][]byte, err error) {
 // other one is whole or missing, and nothing else is listed, except what Unfinished names. The
 // store then works, and what was left can be deleted.
 func TestObjectsAreWholeAfterALossOfPower(t *testing.T) {
-	for crash := 1; ; crash++ {
+	for crash := 1; ; crash += race.Some(1, 5) {
 		fsys := crashfs.New(uint64(crash))
 		s := open(t, fsys)
 		before := fsys.Ops()
@@ -69,7 +70,7 @@ func TestObjectsAreWholeAfterALossOfPower(t *testing.T) {
 			}
 			return
 		}
-		for seed := range uint64(4) {
+		for seed := range uint64(race.Some(4, 1)) {
 			for _, mode := range crashfs.Modes() {
 				image := fsys.PowerLossImage(mode, seed)
 				if fault := judge(image, must, may); fault != "" {

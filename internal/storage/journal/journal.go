@@ -113,6 +113,7 @@ func (e *Entry) patient() bool { return e.Profile != nil && e.Profile.MaxWait > 
 // size returns an upper bound of the entry's size in a file, in bytes.
 func (e *Entry) size() int64 { return frameHeader + int64(len(e.Payload)) + 8 }
 
+// state is that of the goroutine that writes.
 type state uint8
 
 const (

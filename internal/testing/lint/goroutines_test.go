@@ -2,7 +2,10 @@ package lint
 
 import (
 	"go/ast"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -77,6 +80,43 @@ func TestGoroutinesAreAwaited(t *testing.T) {
 	for pkg := range unchecked {
 		if !found[pkg] {
 			t.Errorf("%s needs no exception: its tests look for goroutines, or it starts none", pkg)
+		}
+	}
+}
+
+// raced returns the patterns of the packages that .ci/run tests with the race detector.
+func raced(t *testing.T) (all []string) {
+	t.Helper()
+	b, err := os.ReadFile("../../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^race="([^"]*)"$`).FindSubmatch(b)
+	if m == nil {
+		t.Fatal(".ci/run has no list of packages")
+	}
+	return strings.Fields(string(m[1]))
+}
+
+// TestGoroutinesMeetTheRaceDetector compares the list of .ci/run with the packages of programs that
+// start goroutines. Those of tools and of tests are clients.
+func TestGoroutinesMeetTheRaceDetector(t *testing.T) {
+	patterns := raced(t)
+	found := map[string]bool{}
+	for path, f := range goFiles(t, func(path string) bool { return !strings.HasPrefix(path, "../../../scripts/") }) {
+		pkg := filepath.Dir(path)
+		client := strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "internal/tools/") || strings.HasPrefix(pkg, "internal/testing/")
+		if strings.HasSuffix(path, "_test.go") || client || !f.starts() || found[pkg] {
+			continue
+		}
+		found[pkg] = true
+		covered := slices.ContainsFunc(patterns, func(p string) bool {
+			p = strings.TrimPrefix(p, "./")
+			tree, deep := strings.CutSuffix(p, "/...")
+			return p == pkg || deep && (pkg == tree || strings.HasPrefix(pkg, tree+"/"))
+		})
+		if !covered {
+			t.Errorf("%s starts goroutines, and .ci/run does not test it with the race detector: add it to the list race", pkg)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 
 const (
 	// defaultAtATime is how many partitions are copied at a time: enough to keep disks and network
-	// busy, and few enough that the first ones are complete soon.
-	defaultAtATime = 10
+	// busy, and few enough that clients hardly notice it (docs/performance.md).
+	defaultAtATime = 4
 	// most is how many moves one request has if nothing is copied.
 	most = 500
 	// changedAfter is how often the metadata must not show a move that is not in progress, before
