@@ -1,7 +1,8 @@
 package broker
 
-// apis lists every API that has a handler. Each is declared in the file named after it, those of
-// group members in groups.go. Other APIs are neither advertised nor dispatched.
+// apis lists every API that has a handler. Each is declared in the file named after it, except
+// those of members of groups (groups.go) and logins (sasl.go). Other APIs are neither advertised
+// nor dispatched.
 func apis() []api {
 	return []api{
 		produceAPI(),

@@ -15,11 +15,6 @@ import (
 	"github.com/chronik-io/chronik/internal/pause"
 )
 
-// methodHealth is the method of the metadata lane with which brokers ask each other for their
-// health reports. The request is empty, the answer that of health.Report.Encode. It needs neither a
-// controller nor metadata: connected brokers know each other's findings.
-const methodHealth uint16 = 36
-
 const (
 	// healthEvery is the interval at which each connected broker is asked. With that of the checks,
 	// it bounds how long a finding stays unknown to the others.

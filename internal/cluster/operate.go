@@ -15,16 +15,6 @@ import (
 	"github.com/chronik-io/chronik/internal/view"
 )
 
-// Methods of the metadata lane with which a broker asks the metadata leader for what clients ask of
-// any broker. The requests and answers are JSON; a receiver ignores fields that it does not know.
-const (
-	methodQuorum     uint16 = 32
-	methodUnregister uint16 = 33
-	methodElect      uint16 = 34
-	methodSnapshots  uint16 = 37
-	methodSnapshot   uint16 = 38
-)
-
 const (
 	// maxOperation bounds an encoded request: an election names at most controller.MaxPartitions.
 	maxOperation = 2 << 20

@@ -11,10 +11,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// methodReports is the method of the metadata lane with which the controller asks a broker for the
-// ends of logs, before an unclean election.
-const methodReports uint16 = 35
-
 // LogEnd returns the leader epoch of the last records of a log, -1 if there are none, and the log
 // end. ok is false if there is no such log that can be read and written.
 type LogEnd func(metadata.TopicPartition) (epoch int32, end int64, ok bool)

@@ -13,10 +13,25 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// Methods of the metadata lane. Those below methodRaft are membership's.
+// Methods of the metadata lane. Those below methodRaft are membership's, those from Transactions on
+// are Subjects.
 const (
 	methodRaft     uint16 = 16 // a message for raftstore.Store.Receive
 	methodMetadata uint16 = 17 // a request for raftstore.Store.Handle
+
+	// An Operator asks the metadata leader for what clients ask of any broker. The requests and
+	// answers are JSON; a receiver ignores fields that it does not know.
+	methodQuorum     uint16 = 32
+	methodUnregister uint16 = 33
+	methodElect      uint16 = 34
+	methodSnapshots  uint16 = 37
+	methodSnapshot   uint16 = 38
+	// The controller asks a broker for the ends of logs, before an unclean election.
+	methodReports uint16 = 35
+	// Brokers ask each other for their health reports: an empty request, and the answer is that of
+	// health.Report.Encode. It needs neither a controller nor metadata, so that connected brokers
+	// know each other's findings.
+	methodHealth uint16 = 36
 )
 
 // urgent are the methods whose requests do not wait behind others: without its heartbeats a broker

@@ -30,6 +30,10 @@
 //	recorder    one, while there is something to record in the metadata
 //	upkeep      one that decides; requests to the controller and saved high watermarks have
 //	            further ones, at most one for each purpose and directory
+//	mover       one for each log directory to which logs move, until Close
+//	retry       one, while creations are due again
+//
+// Timers of queues, removals and the recorder only queue work, and do nothing after Close.
 //
 // All other calls come on goroutines of storage, of streams and of requests.
 //

@@ -101,6 +101,7 @@ func (q *queueState) init() { q.freed = sync.NewCond(&q.queueMu) }
 // then: these appends share a chunk, a journal entry and a wake-up. If batch is nil, Append commits
 // it at once, or leaves it to the goroutine that is committing. Offsets are assigned in the order
 // of a caller's calls. Append does not block; a.Sink may receive the outcome before Append returns.
+// Nothing is durable when it returns.
 func (l *Log) Append(a *Append, batch *groupcommit.Batch) {
 	l.queueMu.Lock()
 	l.queue = append(l.queue, a)
@@ -116,7 +117,8 @@ func (l *Log) Append(a *Append, batch *groupcommit.Batch) {
 }
 
 // Commit implements groupcommit.Committer. It commits the queued appends unless another goroutine
-// is committing. The journal writes them when batch runs, or soon if batch is nil.
+// is committing. The journal writes them when batch runs, or soon if batch is nil. Nothing is
+// durable when it returns.
 func (l *Log) Commit(batch *groupcommit.Batch) {
 	l.queueMu.Lock()
 	if l.committing || l.waiters > 0 || len(l.queue) == 0 {
@@ -157,7 +159,7 @@ func (l *Log) tryAcquireCommit() bool {
 func (l *Log) releaseCommit() { l.commit(nil) }
 
 // commit commits the queue in groups of one chunk each until the queue is empty. The caller has the
-// right to commit.
+// right to commit. Nothing is durable when it returns.
 func (l *Log) commit(batch *groupcommit.Batch) {
 	for {
 		l.queueMu.Lock()
@@ -343,7 +345,8 @@ func (l *Log) publish(c *chunk) {
 }
 
 // handOver submits the chunk to the journal. The journal holds its own reference to the bytes until
-// Written or Durable, so they do not change while it writes, even if the log drops the chunk.
+// Written or Durable, so they do not change while it writes, even if the log drops the chunk. They
+// need not be written when it returns.
 func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 	if c.ready { // only in tests that disable a rule
 		l.dir.schedule(l)

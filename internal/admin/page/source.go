@@ -21,7 +21,7 @@ func NotFound(format string, args ...any) error {
 }
 
 // Source returns the content of the page at the time of the call. Its methods must be safe for
-// concurrent use; they return copies and hold no lock when they return. All except Broker may fail
+// concurrent use; they return copies and hold no lock when they return. All except Status may fail
 // with ErrNotServing.
 type Source interface {
 	// Status never fails: it also describes a broker that is starting.
