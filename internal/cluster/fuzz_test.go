@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Bytes of another broker never panic, and what is accepted means the same after another round.
@@ -25,6 +26,9 @@ func FuzzOperations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte) {
 		again[unregisterRequest](t, p)
 		again[electRequest](t, p)
+		again[view.SnapshotAsk](t, p)
+		again[view.SnapshotAnswer](t, p)
+		again[view.Snapshots](t, p)
 		var a outcome
 		if decodeOperation(p, &a) == nil {
 			for _, e := range a.Errors {

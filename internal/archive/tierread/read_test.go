@@ -126,7 +126,10 @@ func aWalk(t *rapid.T, broken breakrules.Removed[Rule]) {
 			synctest.Wait()
 		}
 		limit := max(o.CacheBytes, 2*(format.ChunkSize+entryBytes))
-		if used := r.Stats().CacheBytes; r.cache.used > limit || used > limit+9*format.ChunkSize { // and one batch
+		r.mu.Lock()
+		kept := r.cache.used
+		r.mu.Unlock()
+		if used := r.Stats().CacheBytes; kept > limit || used > limit+9*format.ChunkSize { // and one batch
 			t.Fatalf("the cache has %d of %d bytes", used, limit)
 		}
 	}

@@ -130,12 +130,14 @@ func (x *Exchange) verdictOf(o *order, err error) verdict {
 		{replica.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
 		{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
 		{replica.ErrTimedOut, kerr.RequestTimedOut},
+		{replica.ErrCreating, kerr.NotLeaderForPartition}, // it is also an ErrOffline; no disk has failed
 		{replica.ErrOffline, kerr.KafkaStorageError},
 		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
 		{storage.ErrForeignMarker, kerr.InvalidRequest},
 		{storage.ErrLowSpace, kerr.KafkaStorageError},
+		{storage.ErrMoving, kerr.NotLeaderForPartition}, // within moments, it is led again
 		{storage.ErrFailed, kerr.KafkaStorageError},
-		{storage.ErrClosed, kerr.KafkaStorageError},
+		{storage.ErrClosed, kerr.NotLeaderForPartition}, // deleted, or the broker stops
 		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
 		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
 		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress},
