@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // alternate has every other log compacted.
@@ -62,7 +63,7 @@ func TestWalks(t *testing.T) {
 				p.change(r)
 			}
 		}
-		for range rapid.IntRange(1, 12).Draw(r, "steps") {
+		for range rapid.IntRange(1, race.Some(12, 4)).Draw(r, "steps") {
 			for range rapid.IntRange(0, 4).Draw(r, "before") {
 				step()
 			}
