@@ -38,7 +38,7 @@ func generalDefs() []Def {
 		{Name: KeyAdminHosts, Default: "", Type: "list", Bounds: "names of hosts, comma-separated", Check: hostNames,
 			Doc: "Further host names under which the admin port serves requests. It always accepts IP addresses, localhost, the machine's own name and advertised names. It refuses requests with any other host name, because they may come from a web page of another site."},
 		{Name: KeyAdminRemote, Default: "false", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
-			Doc: "Whether other machines may change the log level, start measurements of the disks, take profiles, and read records, the log and traces. It matters only without admin.token-file, admin.client-ca and access rules: with these, only who sends the token or shows a certificate may. Metrics and health are for every machine that reaches the port."},
+			Doc: "Whether other machines may change the log level, start measurements of the disks, take profiles, and read records, the log and traces. It says nothing of machines that may not read from the port at all; see admin.listen. If false, only this machine may, and who sends the token of admin.token-file or shows a certificate of admin.client-ca."},
 		{Name: KeyWALProfile, Default: "sync", Type: "string", Bounds: profiles(), Check: notEmpty,
 			Broker: configdef.DurabilityProfile, Live: LiveByClients,
 			Doc: "Durability profile of topics that set no chronik.durability.profile of their own. See docs/durability.md."},

@@ -38,13 +38,17 @@
 // half of them by one directory, it drops frames and ends their slots, so a disk that hangs does
 // not delay the partitions on others.
 //
+// The state of producers counts in neither. A leader has 1 MiB of it and that of one more log ahead
+// of what it sends, and one part of it goes before the data of a write. A follower holds it until
+// the directory's goroutine has emptied the log.
+//
 // # Goroutines and locks
 //
 // A connection has a reader, the writing role of package link, and at the leader a goroutine that
-// reads the disk. A follower's reader commits the frames that arrived together in one groupcommit
-// batch; with one log directory it also writes, syncs and acknowledges a small group itself, so
-// that a lone record wakes no further goroutine. Truncations and log starts run on a goroutine for
-// each directory.
+// reads the disk and asks logs for their producers. A follower's reader commits the frames that
+// arrived together in one groupcommit batch; with one log directory it also writes, syncs and
+// acknowledges a small group itself, so that a lone record wakes no further goroutine. Truncations
+// and log starts run on a goroutine for each directory.
 //
 // Lock order: Streams.mu, outgoing.mu, part.mu, follower.mu, ring.mu. Methods of
 // replica.Partition that take its lock are called without any of them, since they call the Tail.
