@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
@@ -34,6 +35,9 @@ var (
 	// ErrNotCoordinator: the broker does not lead the shard, or the records of the request could
 	// not be committed (NOT_COORDINATOR).
 	ErrNotCoordinator = errors.New("this broker is not the coordinator")
+	// ErrNoShard is ErrNotCoordinator from a partition that leads in no epoch, perhaps not yet. The
+	// event had no effect.
+	ErrNoShard = fmt.Errorf("%w: its partition does not lead", ErrNotCoordinator)
 	// ErrRefused: the log accepts no records now, and the event had no effect
 	// (COORDINATOR_NOT_AVAILABLE). The error also matches its cause.
 	ErrRefused = errors.New("the coordinator's log accepts no records")

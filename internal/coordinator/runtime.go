@@ -136,7 +136,7 @@ func (r *Runtime) Remove(partition int32) {
 func (r *Runtime) Submit(partition int32, event any, done func(response any, err error)) {
 	s := r.shard(partition)
 	if s == nil {
-		done(nil, ErrNotCoordinator)
+		done(nil, ErrNoShard)
 		return
 	}
 	s.submit(event, done)

@@ -182,7 +182,7 @@ func (s *shard) serve(requests []request) {
 func (s *shard) handle(r request) {
 	switch s.phase {
 	case idle:
-		s.answer(r.done, nil, ErrNotCoordinator)
+		s.answer(r.done, nil, ErrNoShard)
 	case draining, loading:
 		s.answer(r.done, nil, ErrLoading)
 	case active:

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -198,7 +199,7 @@ func (s *Service) Submit(key string, event any, done func(response any, err erro
 // current reports whether no other broker can have become a partition's coordinator without this
 // one's knowledge.
 func (s *Service) current(partition int32) bool {
-	if !s.opt.Lease() {
+	if s.opt.Lease != nil && !s.opt.Lease() {
 		return false
 	}
 	t := s.image.Load().Topic(s.def.Topic)
@@ -209,18 +210,34 @@ func (s *Service) current(partition int32) bool {
 	return err != nil || !part.Offered()
 }
 
-// SubmitTo hands an event to the shard of a partition; see Submit.
-func (s *Service) SubmitTo(partition int32, event any, done func(response any, err error)) {
-	if s.opt.Lease == nil {
-		s.rt.Submit(partition, event, done)
-		return
+// begins reports whether this broker is the leader of a partition whose shard learns it in a
+// moment: its log is being created, or just was.
+func (s *Service) begins(partition int32) bool {
+	t := s.image.Load().Topic(s.def.Topic)
+	if s.ctx.Err() != nil || t == nil || partition >= t.Partitions.Len() || t.Partitions.At(partition).Leader != s.opt.Self {
+		return false
 	}
+	part, err := s.opt.Replicas.Partition(t.ID, partition)
+	if err != nil {
+		return errors.Is(err, replica.ErrCreating)
+	}
+	leader, _ := part.Leader()
+	return leader == s.opt.Self
+}
+
+// SubmitTo hands an event to the shard of a partition; see Submit. While the log of a partition is
+// created that this broker leads, the answer is coordinator.ErrLoading: clients find this broker as
+// its coordinator, and librdkafka would not ask again for offsets after NOT_COORDINATOR.
+func (s *Service) SubmitTo(partition int32, event any, done func(response any, err error)) {
 	if !s.current(partition) {
 		done(nil, coordinator.ErrNotCoordinator)
 		return
 	}
 	s.rt.Submit(partition, event, func(response any, err error) {
-		if err == nil && !s.current(partition) { // it ended before the shard read its state, or while a commit waited
+		switch {
+		case errors.Is(err, coordinator.ErrNoShard) && s.begins(partition):
+			err = coordinator.ErrLoading
+		case err == nil && !s.current(partition): // it ended before the shard read its state, or while a commit waited
 			response, err = nil, coordinator.ErrNotCoordinator
 		}
 		done(response, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -163,6 +165,38 @@ func definition(topic string) Definition {
 			}
 			return "news"
 		}}
+}
+
+// While a leader creates the log of a partition, clients find it as the coordinator already. It
+// answers that it loads: after NOT_COORDINATOR, librdkafka gives up to fetch the offsets of
+// partitions that were assigned by hand.
+func TestACoordinatorWhoseLogIsBeingCreatedLoads(t *testing.T) {
+	fs := errfs.New(vfs.Memory())
+	must(t, vfs.MakeDir(fs, "/metadata"))
+	must(t, vfs.MakeDir(fs, "/logs"))
+	begun, freed := make(chan struct{}, 2), make(chan struct{})
+	free := sync.OnceFunc(func() { close(freed) })
+	fs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/logs/a-*", Before: func(errfs.Call) { begun <- struct{}{}; <-freed }})
+	b, stop := start(t, fs, definition("a"))
+	defer stop()
+	defer free()
+	h := b.services[0]
+	must(t, h.Ensure())
+	created := make(chan error, 1)
+	h.WhenCreated(func(err error) { created <- err })
+	must(t, <-created)
+	<-begun
+	for p := range int32(2) {
+		answered := make(chan error, 1)
+		h.SubmitTo(p, "x", func(_ any, err error) { answered <- err })
+		if err := <-answered; !errors.Is(err, coordinator.ErrLoading) {
+			t.Errorf("partition %d: %v", p, err)
+		}
+	}
+	free()
+	if got := say(t, h, "k", "a"); got != "(hello) a" {
+		t.Error(got)
+	}
 }
 
 // Two coordinators on one broker need only a definition each: their topics are created on demand,
