@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,23 +15,32 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 )
 
 // ctl runs chronikctl with an operator's yes, against the brokers that run, and returns its exit
 // code and what it printed.
 func (c *nodes) ctl(ctx context.Context, line string) (code int, text string) {
+	return operate(ctx, c.running(), line)
+}
+
+// running returns the addresses of the brokers that run.
+func (c *nodes) running() string {
 	var running []string
 	for i, p := range c.run {
 		if p != nil {
 			running = append(running, c.seeds[i])
 		}
 	}
+	return strings.Join(running, ",")
+}
+
+// operate is ctl for brokers with some addresses.
+func operate(ctx context.Context, brokers, line string) (code int, text string) {
 	var out, errs bytes.Buffer
-	code = ctl.Main(ctx, append(strings.Fields(line), "--yes", "--admin", "off"), "test", ctl.Streams{In: strings.NewReader(""), Out: &out,
-		Err: &errs, Getenv: func(name string) string {
-			return map[string]string{"CHRONIKCTL_BROKERS": strings.Join(running, ",")}[name]
-		}})
+	code = ctl.Main(ctx, append([]string{"--yes", "--admin", "off"}, strings.Fields(line)...), "test", ctl.Streams{In: strings.NewReader(""),
+		Out: &out, Err: &errs, Getenv: func(name string) string { return map[string]string{"CHRONIKCTL_BROKERS": brokers}[name] }})
 	return code, out.String() + errs.String()
 }
 
@@ -101,6 +112,8 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.launch(1)
 	c.await(1)
 	c.does("broker maintain 2 --end", "broker 2 is in sync and leads")
+	c.refusesTo("broker maintain 2 -- false", "false: exit status 1; when the broker runs, chronikctl broker maintain 2 --end")
+	c.maintain(2)
 
 	c.does("topic create lone --replication-factor 1", "lone created")
 	c.does("topic move lone:0 4", "lone")
@@ -124,6 +137,40 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 		t.Errorf("t has %d records, and %d were acknowledged", found, acknowledged+8)
 	}
 	c.end(syscall.SIGTERM, 0, 1, 2)
+}
+
+// maintain restarts a broker while chronikctl waits for the command that does so.
+func (c *nodes) maintain(id int) {
+	c.t.Helper()
+	dir := c.t.TempDir()
+	begun, restarted := filepath.Join(dir, "begun"), filepath.Join(dir, "restarted")
+	must.OK(c.t, os.WriteFile(filepath.Join(dir, "restart"),
+		fmt.Appendf(nil, "#!/bin/sh\n>%s\nuntil [ -e %s ]; do sleep 0.05; done\n", begun, restarted), 0o700))
+	answered, brokers := make(chan string, 1), c.running()
+	go func() {
+		code, text := operate(c.t.Context(), brokers, fmt.Sprintf("broker maintain %d -- %s", id, filepath.Join(dir, "restart")))
+		answered <- fmt.Sprintf("code %d, %s", code, text)
+	}()
+	c.eventually("the command runs", func(context.Context) string {
+		if _, err := os.Stat(begun); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	m, err := c.admin(0).Metadata(c.t.Context(), "t")
+	must.OK(c.t, err)
+	for _, p := range m.Topics["t"].Partitions {
+		if p.Leader == int32(id) {
+			c.t.Errorf("broker %d leads t-%d while it may be stopped", id, p.Partition)
+		}
+	}
+	c.end(syscall.SIGTERM, id-1)
+	c.launch(id - 1)
+	c.await(id - 1)
+	must.OK(c.t, os.WriteFile(restarted, nil, 0o600))
+	if got := <-answered; !strings.HasPrefix(got, "code 0,") || !strings.Contains(got, fmt.Sprintf("broker %d is in sync and leads", id)) {
+		c.t.Errorf("broker maintain: %s", got)
+	}
 }
 
 // writes begins to write one record after the other to a topic, all of which must be acknowledged,

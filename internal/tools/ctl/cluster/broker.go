@@ -24,7 +24,7 @@ func NewBroker(a *app.App) *cobra.Command {
 	c := app.Parent("broker", "List brokers, show their log directories, move their replicas, and remove them", listBrokers(a),
 		describeBroker(a), drainBroker(a), fillBroker(a), rebalance(a), moveLogs(a), maintainBroker(a), unregisterBroker(a))
 	const away = "broker drain ID moves its replicas away, broker unregister ID removes it"
-	const restart = "broker maintain ID prepares a broker for a restart, which the machine's service manager does"
+	const restart = "broker maintain ID -- COMMAND restarts a broker by a command of yours, such as systemctl"
 	cli.Instead(c, map[string]string{
 		"remove":  away,
 		"delete":  away,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -27,21 +28,34 @@ func maintainBroker(a *app.App) *cobra.Command {
 	var end bool
 	wait := parse.DurationFlag(10 * time.Minute)
 	c := &cobra.Command{
-		Use: "maintain ID", Short: "Prepare a broker for a restart, or end that with --end",
-		Args:              app.Args(1, 1, "one broker's id"),
+		Use: "maintain ID [-- COMMAND [ARGUMENT...]]", Short: "Restart a broker without a partition that waits for it",
+		Args: func(cmd *cobra.Command, given []string) error {
+			own := given
+			if n := cmd.ArgsLenAtDash(); n >= 0 {
+				own = given[:n]
+				if len(own) == len(given) {
+					return app.Usage("%s: the command that restarts the broker follows --", cmd.CommandPath())
+				}
+				if end {
+					return app.Usage("%s: --end takes no command, because the broker runs again", cmd.CommandPath())
+				}
+			}
+			return app.Args(1, 1, "one broker's id")(cmd, own)
+		},
 		ValidArgsFunction: a.Brokers(1),
-		Long: "maintain waits until all replicas of the cluster are in sync, and makes other brokers lead what the broker leads. Then the broker\n" +
-			"can be stopped without a partition that waits for it, and its leaderships do not return on their own.\n" +
-			"With --end it waits until the broker has returned and all replicas are in sync again, and spreads the leaderships over all\n" +
-			"brokers. Nothing is stored: an interrupted command can be repeated. It exits with 1 if replicas are not in sync within --wait.\n" +
-			"Maintain the next broker when --end has exited with 0.",
-		Example: "  chronikctl broker maintain 3 && ssh broker-3 systemctl restart chronikd && chronikctl broker maintain 3 --end",
+		Long: "maintain waits until all replicas of the cluster are in sync, makes other brokers lead what the broker leads, and runs COMMAND, which\n" +
+			"restarts the broker and ends when that is ready, as systemctl restart does. Then it waits until all replicas are in sync again, and\n" +
+			"spreads the leaderships over all brokers. It exits with 1 if COMMAND fails, or if replicas are not in sync within --wait. Maintain\n" +
+			"the next broker when it has exited with 0.\n" +
+			"Without COMMAND it ends when the broker can be stopped, whose leaderships do not return on their own. With --end it does what\n" +
+			"follows COMMAND. Nothing is stored: an interrupted command can be repeated.",
+		Example: "  chronikctl broker maintain 3 -- ssh broker-3 systemctl restart chronikd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := brokerID(args[0])
 			if err != nil {
 				return err
 			}
-			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, args []string) error {
 				m, err := adm.Metadata(ctx)
 				if err != nil {
 					return app.Refused("read the metadata", app.BrokerError(err), "")
@@ -52,10 +66,15 @@ func maintainBroker(a *app.App) *cobra.Command {
 				if err := inSync(ctx, a, adm, id, wait.Value()); err != nil {
 					return err
 				}
-				if end {
-					return endMaintenance(ctx, a, adm, id)
+				if !end {
+					if err := maintain(ctx, a, adm, id, args[1:]); err != nil || len(args) == 1 {
+						return err
+					}
+					if err := inSync(ctx, a, adm, id, wait.Value()); err != nil {
+						return err
+					}
 				}
-				return beginMaintenance(ctx, a, adm, id)
+				return giveBack(ctx, a, adm, id)
 			})(cmd, args)
 		},
 	}
@@ -64,34 +83,64 @@ func maintainBroker(a *app.App) *cobra.Command {
 	return c
 }
 
-func beginMaintenance(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
-	p, m, err := move.Read(ctx, adm)
+// maintain makes other brokers lead what a broker leads, and runs the command, if any.
+func maintain(ctx context.Context, a *app.App, adm *kadm.Client, id int32, command []string) error {
+	leads, err := yield(ctx, a, adm, id)
 	if err != nil {
 		return err
+	}
+	if len(command) == 0 {
+		var done app.Outcomes
+		done.Done(fmt.Sprintf("broker %d", id), "can be stopped: it leads %s; then run chronikctl broker maintain %d --end", leads, id)
+		return a.PrintOutcomes(&done)
+	}
+	a.Note("broker %d leads %s; running %s", id, leads, strings.Join(command, " "))
+	if err := runCommand(ctx, a, command); err != nil {
+		return fmt.Errorf("maintain broker %d: %s: %w; when the broker runs, chronikctl broker maintain %d --end gives its leaderships back",
+			id, command[0], err, id)
+	}
+	return nil
+}
+
+// runCommand runs a program, and returns when it has ended. The program reads what this one reads.
+// Its output is not an outcome, so it goes where notes go. A process that it has left in the
+// background may hold that open.
+func runCommand(ctx context.Context, a *app.App, command []string) error {
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Stdin, c.Stdout, c.Stderr, c.WaitDelay = a.In, a.Err, a.Err, time.Second
+	if err := c.Run(); !errors.Is(err, exec.ErrWaitDelay) {
+		return err
+	}
+	return nil
+}
+
+// yield makes other brokers lead what a broker leads, and returns how much it still leads.
+func yield(ctx context.Context, a *app.App, adm *kadm.Client, id int32) (leads string, err error) {
+	p, m, err := move.Read(ctx, adm)
+	if err != nil {
+		return "", err
 	}
 	alone := p.Yield(id)
 	var out app.Outcomes
 	if err := p.Run(ctx, a, adm, move.Once(), &out); err != nil {
-		return err
+		return "", err
 	}
 	if err := out.Err(); err != nil {
-		return err
+		return "", err
 	}
-	leads, err := leadsWhen(ctx, a, adm, id, func(n int) bool { return n <= len(alone) })
+	n, err := leadsWhen(ctx, a, adm, id, func(n int) bool { return n <= len(alone) })
 	if err != nil {
-		return err
+		return "", err
 	}
-	var done app.Outcomes
-	done.Done(fmt.Sprintf("broker %d", id), "can be stopped: it leads %s of %d; then run chronikctl broker maintain %d --end",
-		text.Count(leads, "partition"), partitionCount(m), id)
 	if len(alone) > 0 {
 		a.Note("no other broker has a replica of %s: %s cannot be written or read while the broker is stopped", strings.Join(alone, ", "),
 			text.Plural(len(alone), "partition", "partitions"))
 	}
-	return a.PrintOutcomes(&done)
+	return fmt.Sprintf("%s of %d", text.Count(n, "partition"), partitionCount(m)), nil
 }
 
-func endMaintenance(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
+// giveBack spreads the leaderships over all brokers.
+func giveBack(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
 	p, m, err := move.Read(ctx, adm)
 	if err != nil {
 		return err
