@@ -39,8 +39,9 @@ func (c *nodes) running() string {
 // operate is ctl for brokers with some addresses.
 func operate(ctx context.Context, brokers, line string) (code int, text string) {
 	var out, errs bytes.Buffer
-	code = ctl.Main(ctx, append([]string{"--yes", "--admin", "off"}, strings.Fields(line)...), "test", ctl.Streams{In: strings.NewReader(""),
-		Out: &out, Err: &errs, Getenv: func(name string) string { return map[string]string{"CHRONIKCTL_BROKERS": brokers}[name] }})
+	getenv := func(name string) string { return map[string]string{"CHRONIKCTL_BROKERS": brokers}[name] }
+	code = ctl.Main(ctx, append([]string{"--yes", "--admin", "off"}, strings.Fields(line)...), "test",
+		ctl.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, Getenv: getenv})
 	return code, out.String() + errs.String()
 }
 
