@@ -239,7 +239,7 @@ func (c *conn) count() {
 // watchReaders starts the timer that closes slow readers while memory is scarce.
 func (s *Server) watchReaders() {
 	if s.outgoing.watching.CompareAndSwap(false, true) {
-		// After Close, all connections end and free their memory: the timer fires once more at most.
+		// After Close, all connections end and free their memory, which ends the timer.
 		time.AfterFunc(lagTime/4, s.closeSlowReaders)
 	}
 }
