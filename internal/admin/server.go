@@ -116,7 +116,7 @@ func Start(l net.Listener, o Options) *Server {
 	s.running.Go(func() { history.Run(ctx, src.totals) })
 	s.running.Go(func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			o.Log.Error("admin port closed: metrics and health are no longer served", zap.Error(err))
+			o.Log.Error("admin port closed: metrics and health are no longer served; restart the broker", zap.Error(err))
 		}
 	})
 	return s

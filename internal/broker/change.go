@@ -74,16 +74,11 @@ func verdict(err error) (int16, *string) {
 	return code(changeError(err)), kmsg.StringPtr(message(err))
 }
 
-// changeError maps errors of the metadata store that mean something else when records are read or
-// written.
+// changeError maps errors of a store that is closed, which mean something else when records are
+// read or written: clients of changes look for another controller and retry.
 func changeError(err error) error {
-	switch {
-	case errors.Is(err, metadata.ErrFailed):
-		return protocolErrorf(kerr.KafkaStorageError, "%s", err)
-	case errors.Is(err, metadata.ErrTooLarge):
-		return protocolErrorf(kerr.PolicyViolation, "%s", err)
-	case errors.Is(err, metadata.ErrClosed), errors.Is(err, context.Canceled):
-		return protocolErrorf(kerr.NotController, "the broker is stopping: %s", err) // clients look for another controller and retry
+	if errors.Is(err, metadata.ErrClosed) || errors.Is(err, context.Canceled) {
+		return protocolErrorf(kerr.NotController, "the broker is stopping: %s", err)
 	}
 	return err
 }

@@ -2,9 +2,10 @@
 // those of group members are in groups.go.
 //
 // The package owns the meaning of requests: which topics and partitions they name, which packages
-// they need, and which protocol error an internal error becomes (errors.go, one table). network
-// calls Handle for every request; handlers call replica for records, controller for changes, and
-// metadata for everything else. The package opens no files and starts no other component.
+// they need, and where an API answers an error differently from the table that all use (package
+// errcode). network calls Handle for every request; handlers call replica for records, controller
+// for changes, and metadata for everything else. The package opens no files and starts no other
+// component.
 //
 // A handler never blocks a poller, which serves many connections. On a connection's own reader
 // (Request.MayBlock) it may wait for a disk, a place or memory. It answers at once, or leaves the

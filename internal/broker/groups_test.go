@@ -20,7 +20,6 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/replica"
 )
 
 // quick has settings with which groups don't wait for members that don't come.
@@ -274,26 +273,6 @@ func TestUnprocessedHeartbeatIsNoSuccess(t *testing.T) {
 	resp := group.Loading(kmsg.NewPtrJoinGroupRequest()).(*kmsg.JoinGroupResponse)
 	if resp.ErrorCode != kerr.CoordinatorLoadInProgress.Code {
 		t.Errorf("a join in a load: %d", resp.ErrorCode)
-	}
-}
-
-// Members get the errors of a coordinator, whatever the log behind it reported.
-func TestErrorsOfTheLogDoNotReachMembers(t *testing.T) {
-	own := []error{coordinator.ErrNotCoordinator, coordinator.ErrLoading, coordinator.ErrRefused, coordinator.ErrBusy}
-	for _, e := range own {
-		for _, c := range codes {
-			if slices.Contains(own, c.err) {
-				continue
-			}
-			if got := code(fmt.Errorf("%w: append: %w", e, c.err)); got != code(e) {
-				t.Errorf("%v, because of %v: %v", e, c.err, kerr.ErrorForCode(got))
-			}
-		}
-	}
-	// The coordinator has moved, but its shard does not know it yet.
-	moved := fmt.Errorf("%w: %w", coordinator.ErrRefused, fmt.Errorf("%w: %w", coordinator.ErrNotCoordinator, replica.ErrFencedEpoch))
-	if got := code(moved); got != kerr.NotCoordinator.Code {
-		t.Errorf("moved: %v", kerr.ErrorForCode(got))
 	}
 }
 

@@ -61,7 +61,8 @@ func (s *stack) unwind(ctx context.Context, t times) error {
 		err := x.within(until, t.grace)
 		s.log.Debug("stopped", zap.String("component", x.name), zap.Duration("took", time.Since(begin)), zap.Error(err))
 		if err != nil {
-			s.log.Error("component did not stop cleanly", zap.String("component", x.name), zap.Error(err))
+			s.log.Error("component did not stop cleanly; the next start recovers as after a crash",
+				zap.String("component", x.name), zap.Error(err))
 			if first == nil {
 				first = err
 			}

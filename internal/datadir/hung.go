@@ -56,7 +56,7 @@ func (d *Dirs) FindHung(ctx context.Context, patience time.Duration, waits func(
 			for i := range silent {
 				d.locations[i].Hung = true
 			}
-			d.log.Error("log directories hang: the broker starts without them", zap.Strings("dirs", names),
+			d.log.Error("log directories hang: the broker starts without them; check their disks, then restart it", zap.Strings("dirs", names),
 				zap.Duration("after", patience))
 			return nil
 		}

@@ -161,7 +161,7 @@ func (a *Applier) run(ctx context.Context, store Store, watch Watcher) {
 	if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 		err = ErrClosed
 	} else {
-		a.log.Error("metadata applier ended, this broker no longer follows metadata changes", zap.Error(err))
+		a.log.Error("metadata applier ended, this broker no longer follows metadata changes; restart it", zap.Error(err))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

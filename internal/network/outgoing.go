@@ -239,6 +239,7 @@ func (c *conn) count() {
 // watchReaders starts the timer that closes slow readers while memory is scarce.
 func (s *Server) watchReaders() {
 	if s.outgoing.watching.CompareAndSwap(false, true) {
+		// After Close, all connections end and free their memory, which ends the timer.
 		time.AfterFunc(lagTime/4, s.closeSlowReaders)
 	}
 }
@@ -270,5 +271,5 @@ func (s *Server) closeSlowReaders() {
 			s.limited.log(c, zap.InfoLevel, "client does not read its answers", errUnread)
 		}
 	}
-	time.AfterFunc(lagTime/4, s.closeSlowReaders)
+	time.AfterFunc(lagTime/4, s.closeSlowReaders) // after Close, until the last connection has ended
 }

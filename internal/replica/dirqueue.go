@@ -122,7 +122,8 @@ func (m *Manager) postpone(l *dirQueue, err error) bool {
 		l.begun = time.Now()
 	}
 	end := len(left) > 0 && !m.closed
-	if end { // busy stays true: the timer continues the work
+	if end {
+		// busy stays true: the timer continues the work. After Close, resume starts nothing.
 		time.AfterFunc(firstPause, func() { m.resume(l) })
 	}
 	m.mu.Unlock()

@@ -32,6 +32,8 @@
 //	            further ones, at most one for each purpose and directory
 //	mover       one for each log directory to which logs move, until Close
 //	retry       one, while creations are due again
+//	cutTier     at most cutsAtOnce for a deletion of records, which waits for them
+//	Close       one that waits for all of these but cutTier; it stays if a disk hangs
 //
 // Timers of queues, removals and the recorder only queue work, and do nothing after Close.
 //

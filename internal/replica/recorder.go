@@ -179,7 +179,8 @@ func (r *recorder) outcome(failed changes, err error) bool {
 		}
 	}
 	maps.Copy(r.forget, failed.forget)
-	time.AfterFunc(backoff.Spread(r.tries), r.resume) // all brokers retry against one controller
+	// All brokers retry against one controller. After Close, resume starts nothing.
+	time.AfterFunc(backoff.Spread(r.tries), r.resume)
 	return true
 }
 

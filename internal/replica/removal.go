@@ -116,6 +116,7 @@ func (m *Manager) deleteIn(d *storage.Dir, e *task) changes {
 			zap.Int("topics", len(e.topics)), zap.Int("tries", e.tries), zap.Error(err))
 		// Everything else of e has been tried.
 		again := &task{deletes: e.deletes, topics: e.topics, leaves: e.leaves, keep: e.keep, tries: e.tries}
+		// After Close, queue starts no goroutine.
 		time.AfterFunc(backoff.After(e.tries), func() { m.queue(d, again) })
 		return newChanges()
 	}

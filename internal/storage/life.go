@@ -148,7 +148,7 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	if !was.Allows(loglife.AsFound) {
 		l.dir.stats.offline.Inc()
 	}
-	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
+	l.dir.log.Error("partition is offline; see its finding in chronikctl cluster health", zap.Stringer("log", l), zap.Error(err))
 	// The goroutine that commits may still be assigning offsets, and those batches are also lost.
 	// It may wait for flushMu, which the caller may hold.
 	tell := func() {
@@ -209,7 +209,7 @@ func (d *Dir) journalFailed(err error) {
 	d.stats.journalErrors.Inc()
 	err = fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
 	d.applyEvent(loglife.JournalFailed, err)
-	d.log.Error("log directory accepts no records", zap.Error(err))
+	d.log.Error("log directory accepts no records until its journal can be written; check the disk", zap.Error(err))
 	select {
 	case d.failures <- err:
 	default: // another failure is pending

@@ -189,7 +189,7 @@ func (d *Dir) weigh() {
 	err = fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
 	was := d.applyEvent(loglife.Exhausted, err)
 	if was == loglife.Running {
-		d.log.Error("log directory accepts no records", zap.Error(err))
+		d.log.Error("log directory accepts no records; see its finding in chronikctl cluster health", zap.Error(err))
 	}
 	drop := journal && !s.refused
 	if s.refused = journal; was != loglife.Running && (was != loglife.Blocked || !drop) {

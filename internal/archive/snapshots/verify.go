@@ -52,7 +52,7 @@ func (s *Service) verify(ctx context.Context, term uint64, number int64) error {
 	next.Verified, next.Damage = s.opt.Now().UnixMilli(), ""
 	if damage != nil {
 		next.Damage = damage.Error()
-		s.opt.Log.Error("a snapshot is damaged", zap.Int64("snapshot", number), zap.Error(damage))
+		s.opt.Log.Error("a snapshot is damaged; take another one", zap.Int64("snapshot", number), zap.Error(damage))
 	}
 	key := metadata.SnapshotKey(number)
 	_, err = s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{If: []metadata.Compare{{Key: key, ModRevision: x.Revision}},

@@ -87,7 +87,9 @@ func (s *Service) Ensure() error {
 			s.release(err)
 			return
 		}
-		time.AfterFunc(createTimeout, func() { // Apply comes first, unless this broker is cut off
+		// Apply comes first, unless this broker is cut off. After Close nothing waits: Stop has
+		// answered.
+		time.AfterFunc(createTimeout, func() {
 			s.release(errors.New("this broker does not know the topic yet"))
 		})
 	})

@@ -40,7 +40,7 @@ func Open(listener string, c Config, now func() time.Time, log *zap.Logger) (*St
 	s := &Store{listener: listener, c: c, log: log, now: now, seen: l.stamps, tried: l.stamps}
 	s.current.Store(l)
 	if err := s.Untimely(); err != nil {
-		log.Error("clients refuse the certificate of a listener", zap.String("listener", listener), zap.Error(err))
+		log.Error("clients refuse the certificate of a listener; replace its files", zap.String("listener", listener), zap.Error(err))
 	}
 	return s, nil
 }

@@ -432,6 +432,7 @@ func (d *Desk) again(list []*job) {
 		}
 	}
 	if len(rest) > 0 {
+		// After Close, dispatch answers the items with an error and sends nothing.
 		time.AfterFunc(retry.Spread(most), func() { d.dispatch(rest) })
 	}
 }

@@ -2,13 +2,12 @@ package desk
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 
-	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/errcode"
 	"github.com/chronik-io/chronik/internal/coordinator/outbound"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
@@ -87,16 +86,11 @@ func (d *Desk) operated(q *request, done func(response)) {
 
 // refusalOf returns the error for a coordinator that has not handled an event.
 func (d *Desk) refusalOf(answer any, err error) *kerr.Error {
-	switch {
-	case errors.Is(err, coordinator.ErrNotCoordinator):
-		return kerr.NotCoordinator
-	case errors.Is(err, coordinator.ErrLoading), errors.Is(err, coordinator.ErrBusy):
-		return kerr.CoordinatorLoadInProgress
-	case err == nil: // a bug; the request is not repeated
+	if err == nil { // a bug; the request is not repeated
 		d.opt.Logger.Error("BUG: a share coordinator has sent an unknown answer", zap.Any("answer", answer))
 		return kerr.UnknownServerError
 	}
-	return kerr.CoordinatorNotAvailable
+	return errcode.OfCoordinator(err)
 }
 
 // Handle handles a call of another broker's Desk, until ctx ends. body is not kept.

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 
-	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/errcode"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/record"
@@ -118,36 +118,10 @@ func (x *Exchange) verdictOf(o *order, err error) verdict {
 	if f := (*producers.CoordinatorFenced)(nil); errors.As(err, &f) {
 		return verdict{err: kerr.TransactionCoordinatorFenced, known: f.Epoch}
 	}
-	for _, known := range [...]struct {
-		cause error
-		is    *kerr.Error
-	}{
-		{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
-		{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it is also an ErrNotLeader
-		{replica.ErrNotLeader, kerr.NotLeaderForPartition},
-		{replica.ErrFencedEpoch, kerr.NotLeaderForPartition},
-		{replica.ErrUnknownEpoch, kerr.NotLeaderForPartition},
-		{replica.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
-		{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
-		{replica.ErrTimedOut, kerr.RequestTimedOut},
-		{replica.ErrCreating, kerr.NotLeaderForPartition}, // it is also an ErrOffline; no disk has failed
-		{replica.ErrOffline, kerr.KafkaStorageError},
-		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
-		{storage.ErrForeignMarker, kerr.InvalidRequest},
-		{storage.ErrLowSpace, kerr.KafkaStorageError},
-		{storage.ErrMoving, kerr.NotLeaderForPartition}, // within moments, it is led again
-		{storage.ErrFailed, kerr.KafkaStorageError},
-		{storage.ErrClosed, kerr.NotLeaderForPartition}, // deleted, or the broker stops
-		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
-		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
-		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress},
-		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
-	} {
-		if errors.Is(err, known.cause) {
-			return verdict{err: known.is}
-		}
+	code := errcode.OfMarker(err)
+	if code == kerr.UnknownServerError {
+		x.opt.Logger.Error("transaction marker or flush failed for an unknown reason, its coordinator tries again",
+			zap.Any("partition", o.partition), zap.Int64("producer", o.ProducerID), zap.Error(err))
 	}
-	x.opt.Logger.Error("transaction marker or flush failed for an unknown reason, its coordinator tries again",
-		zap.Any("partition", o.partition), zap.Int64("producer", o.ProducerID), zap.Error(err))
-	return verdict{err: kerr.UnknownServerError}
+	return verdict{err: code}
 }

@@ -1,12 +1,11 @@
 package exchange
 
 import (
-	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/errcode"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 )
@@ -55,7 +54,7 @@ func (x *Exchange) add(list []*question) {
 		}
 	}
 	x.opt.Submit(e.ID, e, func(answer any, err error) {
-		a := gate.Answer{Err: refusalOf(err)}
+		a := gate.Answer{Err: errcode.OfCoordinator(err)}
 		if err == nil {
 			added := answer.(txn.Added)
 			a.Err, a.CoordinatorEpoch = added.Err, added.CoordinatorEpoch
@@ -77,25 +76,12 @@ func (x *Exchange) verify(q *question) {
 	e := txn.Verify{ID: q.ID, ProducerID: q.ProducerID, Epoch: q.Epoch, Partitions: q.Partitions}
 	x.opt.Submit(e.ID, e, func(answer any, err error) {
 		if err != nil {
-			q.done(gate.Answer{Err: refusalOf(err)})
+			q.done(gate.Answer{Err: errcode.OfCoordinator(err)})
 			return
 		}
 		v := answer.(txn.Verified)
 		q.done(gate.Answer{Partitions: v.Errs, CoordinatorEpoch: v.CoordinatorEpoch})
 	})
-}
-
-// refusalOf returns the error for a coordinator that has not handled an event.
-func refusalOf(err error) *kerr.Error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, coordinator.ErrNotCoordinator):
-		return kerr.NotCoordinator
-	case errors.Is(err, coordinator.ErrLoading), errors.Is(err, coordinator.ErrBusy):
-		return kerr.CoordinatorLoadInProgress
-	}
-	return kerr.CoordinatorNotAvailable
 }
 
 // parkTime is how long a question of another broker may wait for the end of the transaction before:

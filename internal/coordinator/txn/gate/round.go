@@ -20,7 +20,8 @@ type round struct {
 	failures int // answers in a row that were not final
 }
 
-// after asks after a pause, on another goroutine.
+// after asks after a pause, on another goroutine. After Close, no batch waits for the answer, which
+// then counts for nothing.
 func (r *round) after(d time.Duration) { time.AfterFunc(d, r.ask) }
 
 // pauseAfter returns the pause after n outdated answers.
