@@ -36,7 +36,7 @@ func run(ctx context.Context, o daemon.Options) error {
 	select {
 	case <-ctx.Done():
 	case failure = <-b.Failed():
-		o.Log.Error("the broker cannot continue", zap.Error(failure))
+		o.Log.Error("the broker cannot continue, and ends; remove the cause before you start it again", zap.Error(failure))
 	}
 	s.Stopping(failure)
 	return errors.Join(failure, b.Close())

@@ -41,7 +41,8 @@ func (g *Guard) OpenAudit(fsys vfs.FS, node int32, in *checks.Monitor, reg prome
 	log := g.log.Named("audit")
 	to := audit.Open(audit.Options{Mode: mode, Sink: sink, Node: node, Failed: func(err error) {
 		if err != nil {
-			log.Error("the audit log cannot be written, and its lines are lost", zap.String("place", place), zap.Error(err))
+			log.Error("the audit log cannot be written, and its lines are lost; check the place and its disk",
+				zap.String("place", place), zap.Error(err))
 		} else {
 			log.Info("the audit log is written again", zap.String("place", place))
 		}

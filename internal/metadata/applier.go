@@ -219,7 +219,8 @@ func (a *Applier) publish(ctx context.Context, next *Image, d *Delta) {
 	if !d.Empty() {
 		for _, s := range subscribers {
 			if err := s.call(ctx, prev, next, d); err != nil {
-				a.log.Error("metadata subscriber failed", zap.String("subscriber", s.name),
+				a.log.Error("metadata subscriber failed: this part of the broker lacks a change; restart the broker",
+					zap.String("subscriber", s.name),
 					zap.Int64("version", next.Version()), zap.Error(err))
 			}
 		}

@@ -157,7 +157,8 @@ func (p *poller) remove(c *conn) {
 // fail makes the connections' own goroutines read them from now on.
 func (p *poller) fail(err error) {
 	p.failed.Store(true)
-	p.srv.opts.Log.Error("poller failed, its connections are read by their own goroutines", zap.Error(err))
+	p.srv.opts.Log.Error("poller failed, its connections are read by their own goroutines, which is slower; restart the broker when it suits",
+		zap.Error(err))
 	p.mu.Lock()
 	conns := slices.DeleteFunc(slices.Clone(p.conns), func(c *conn) bool { return c == nil })
 	p.mu.Unlock()

@@ -60,7 +60,8 @@ func (m *Manager) moveTo(d *storage.Dir, wake <-chan struct{}) {
 				continue
 			}
 			if tries[id]++; tries[id] == 1 && !errors.Is(err, errUnrecorded) {
-				m.opt.Logger.Error("a log could not be moved; retrying", zap.String("to", d.Path()), zap.Error(err))
+				m.opt.Logger.Error("a log could not be moved; retrying until chronikctl broker move-logs names another directory",
+					zap.String("to", d.Path()), zap.Error(err))
 			}
 			most = max(most, tries[id])
 		}

@@ -76,7 +76,7 @@ func (s *TopicSettings) Of(img *metadata.Image, t *metadata.Topic) *TopicSetting
 	c := s.resolve(img, t)
 	c.topicRevision, c.brokers = t.ConfigRevision, brokers
 	if c.Err != nil {
-		s.opt.Logger.Error("invalid topic configuration: refusing clients' records, using the broker's defaults for its logs",
+		s.opt.Logger.Error("invalid topic configuration: refusing clients' records, using the broker's defaults for its logs; correct it with chronikctl config set",
 			zap.String("topic", t.Name), zap.Error(c.Err))
 	}
 	s.byID.Store(t.ID, c)

@@ -173,7 +173,7 @@ func (u *upkeep) report(p *Partition, x *progress.Proposal) {
 	fields := []zap.Field{zap.Stringer("partition", p), zap.Stringer("reason", x.Reason), zap.Int32s("isr", x.ISR),
 		zap.Int32s("elr", x.ELR)}
 	if x.Reason == progress.Damaged {
-		u.m.opt.Logger.Error("a replica lacks committed records and leaves the in-sync replicas", fields...)
+		u.m.opt.Logger.Error("a replica lacks committed records and leaves the in-sync replicas; see chronikctl cluster health", fields...)
 		return
 	}
 	u.m.opt.Logger.Info("requesting a change of the in-sync replicas", fields...)

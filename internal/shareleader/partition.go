@@ -433,7 +433,7 @@ func (p *Partition) opened(o sharestate.Opened) {
 	}
 	w, err := window.Load(p.cfg.window(p.l.opt.Window), o.Stored)
 	if err != nil {
-		p.l.opt.Logger.Error("the stored state of a share partition is invalid", p.named(), zap.Error(err))
+		p.l.opt.Logger.Error("the stored state of a share partition is invalid; see chronikctl cluster health", p.named(), zap.Error(err))
 		p.fail(kerr.KafkaStorageError)
 		return
 	}

@@ -99,7 +99,8 @@ func (m *Manager) gaveUp(op *operation) bool {
 	}
 	op.late = true
 	m.late[op.dir]++
-	op.dir.log.Error("log directory hangs: it gets no new partitions, and operations on it fail", zap.Duration("after", hungAfter))
+	op.dir.log.Error("log directory hangs: it gets no new partitions, and operations on it fail; check its disk",
+		zap.Duration("after", hungAfter))
 	return true
 }
 

@@ -113,7 +113,8 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 	if news && len(s.Flaws()) > 0 {
 		l.noteFlawed()
 		l.storeFlaws()
-		l.dir.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l),
+		l.dir.log.Error("stored bytes are damaged; the records there can't be served; see chronikctl cluster health",
+			zap.Stringer("log", l),
 			zap.Error(l.damageAt(s, at.Pos)))
 	}
 	return news

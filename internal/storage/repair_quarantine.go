@@ -63,7 +63,7 @@ func (a *Quarantine) addIn(dir string, f *journal.Frame, name string) (base stri
 		}
 		x = &quarantineFile{f: file}
 		a.files[full] = x
-		a.d.log.Error("journal frames quarantined: no partition can take them now", zap.String("file", full))
+		a.d.log.Error("journal frames quarantined: no partition can take them now; see chronikctl cluster health", zap.String("file", full))
 	}
 	b := f.Encode(nil)
 	_, err = x.f.WriteAt(b, x.end)

@@ -65,7 +65,8 @@ func (l *Log) Lacks(why string) {
 		return
 	}
 	l.dir.flawed.Store(true)
-	l.dir.log.Error("the log lacks records that another replica has, and counts as damaged", zap.Stringer("log", l),
+	l.dir.log.Error("the log lacks records that another replica has, and counts as damaged; see chronikctl cluster health",
+		zap.Stringer("log", l),
 		zap.String("because", why))
 	l.storePartial()
 }

@@ -419,7 +419,7 @@ func (n *node) fail(cause error) {
 	n.host.note(n)
 	n.retry = 1
 	n.retryAt = n.ticks + n.retry
-	n.log.Error("replicated metadata cannot be written: this member neither votes nor answers until a new file can be written",
+	n.log.Error("replicated metadata cannot be written: this member neither votes nor answers until a new file can be written; check the disk",
 		zap.Error(cause))
 	n.abandon(fmt.Errorf("%w: %w", metadata.ErrUnknown, n.failed))
 	// While this member is the only voter, no other one can lead.

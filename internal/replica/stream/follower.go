@@ -359,7 +359,7 @@ func (f *follower) subscribe(x *following) {
 		}
 		x.state = stopped
 		x.halted.Store(uint32(frame.EpochAhead))
-		t.s.opt.Logger.Error("a replica has records of a later leader epoch than its leader; it does not follow",
+		t.s.opt.Logger.Error("a replica has records of a later leader epoch than its leader; it does not follow; see chronikctl cluster health",
 			zap.Stringer("partition", t.p), zap.Int32("epoch", last), zap.Int32("leader's", x.epoch))
 		return
 	}

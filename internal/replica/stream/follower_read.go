@@ -370,7 +370,8 @@ func (f *following) truncate(slot uint32, end int64, reset bool) {
 		err = nil
 	}
 	if lost {
-		t.s.opt.Logger.Error("committed records are discarded after an unclean election", zap.Stringer("partition", t.p),
+		t.s.opt.Logger.Error("committed records are discarded after an unclean election; see chronikctl cluster health",
+			zap.Stringer("partition", t.p),
 			zap.Int64("from", end), zap.Int64("to", t.log.Ends().LogEnd))
 	}
 	t.mu.Lock()
@@ -401,7 +402,8 @@ func (f *following) truncate(slot uint32, end int64, reset bool) {
 		return
 	}
 	if errors.Is(err, replica.ErrDiverged) {
-		t.s.opt.Logger.Error("a replica cannot follow its leader: committed records would be lost", zap.Error(err))
+		t.s.opt.Logger.Error("a replica cannot follow its leader: committed records would be lost; see chronikctl cluster health",
+			zap.Error(err))
 	}
 	f.wake()
 }

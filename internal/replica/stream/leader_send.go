@@ -207,7 +207,8 @@ func (o *outgoing) unreadable(b *sub, err error) {
 	case errors.Is(err, storage.ErrOffsetOutOfRange):
 	case errors.Is(err, storage.ErrCorrupt):
 		cause, b.damaged = frame.LogDamaged, true
-		o.s.opt.Logger.Error("cannot send damaged records to a follower", zap.Stringer("partition", b.part.p), zap.Error(err))
+		o.s.opt.Logger.Error("cannot send damaged records to a follower; see chronikctl cluster health",
+			zap.Stringer("partition", b.part.p), zap.Error(err))
 		b.part.p.ReadFailed(err)
 	default:
 		cause = frame.DiskBusy

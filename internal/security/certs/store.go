@@ -88,7 +88,7 @@ func (s *Store) Reload(always bool) (changed bool) {
 		before := s.problem.Swap(&problem)
 		s.tried = found
 		if !unchanged || before == nil || *before != problem {
-			s.log.Error("changed certificate files were not taken, the former ones stay in use",
+			s.log.Error("changed certificate files were not taken, the former ones stay in use; correct the files",
 				zap.String("listener", s.listener), zap.Error(err))
 		}
 		return false
