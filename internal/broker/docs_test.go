@@ -25,8 +25,8 @@ func unrouted() map[string][]kmsg.Key {
 		"any broker sends its change of the metadata to the metadata leader": {kmsg.CreateTopics, kmsg.DeleteTopics,
 			kmsg.CreatePartitions, kmsg.CreateACLs, kmsg.DeleteACLs, kmsg.AlterConfigs, kmsg.AlterPartitionAssignments,
 			kmsg.AlterClientQuotas, kmsg.AlterUserSCRAMCredentials, kmsg.UpdateFeatures},
-		"any broker asks the metadata leader to do it": {kmsg.ElectLeaders, kmsg.DescribeQuorum, kmsg.UnregisterBroker},
-		"a client pushes its metrics to the broker that gave it a subscription, and another one asks it to get one first": {
+		"for what only the metadata leader does, any broker asks it": {kmsg.ElectLeaders, kmsg.DescribeQuorum, kmsg.UnregisterBroker},
+		"any broker takes the metrics of a client: the subscription follows from the metadata": {
 			kmsg.GetTelemetrySubscriptions, kmsg.PushTelemetry},
 	}
 }
