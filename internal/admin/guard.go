@@ -249,12 +249,8 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 		case foreignPage(r):
 			g.forbid(w, r, "a page of another site may not do this")
 		case !g.Remote && !local(r) && !g.identified(r):
-			g.forbid(
-				w,
-				r,
-				"only the broker's own machine may do this; send the request from there, or set "+g.RemoteSetting+
-					" to true if every client that reaches the admin port may",
-			)
+			g.forbid(w, r, "only the broker's own machine may do this; send the request from there, or set "+g.RemoteSetting+
+				" to true if every client that reaches the admin port may")
 		default:
 			h.ServeHTTP(w, r)
 		}
@@ -265,12 +261,8 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 func (g *guard) control(of slots, h http.Handler) http.Handler {
 	return g.fromThisMachine(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := of.Try(holder(r), 1, 1); !ok {
-			g.refuse(
-				w,
-				r,
-				http.StatusTooManyRequests,
-				"other requests are taking profiles, measuring disks or reading records; retry when they have finished",
-			)
+			g.refuse(w, r, http.StatusTooManyRequests,
+				"other requests are taking profiles, measuring disks or reading records; retry when they have finished")
 			return
 		}
 		defer of.leave(r)
@@ -318,12 +310,8 @@ func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handl
 			}
 			g.send(w, r, a)
 		case <-late.C:
-			g.refuse(
-				w,
-				r,
-				http.StatusServiceUnavailable,
-				fmt.Sprintf("no response after %v: a disk or a lock hangs; see /readyz and /v1/health", most),
-			)
+			g.refuse(w, r, http.StatusServiceUnavailable,
+				fmt.Sprintf("no response after %v: a disk or a lock hangs; see /readyz and /v1/health", most))
 		}
 	})
 }

@@ -39,9 +39,9 @@ func describeACLs(b *Handler, r *network.Request, req *kmsg.DescribeACLsRequest)
 		n := len(resp.Resources)
 		if n == 0 || resp.Resources[n-1].ResourceType != t || resp.Resources[n-1].ResourceName != rule.Name ||
 			resp.Resources[n-1].ResourcePatternType != pattern {
-			one := kmsg.NewDescribeACLsResponseResource()
-			one.ResourceType, one.ResourceName, one.ResourcePatternType = t, rule.Name, pattern
-			resp.Resources = append(resp.Resources, one)
+			resource := kmsg.NewDescribeACLsResponseResource()
+			resource.ResourceType, resource.ResourceName, resource.ResourcePatternType = t, rule.Name, pattern
+			resp.Resources = append(resp.Resources, resource)
 			n++
 		}
 		one := kmsg.NewDescribeACLsResponseResourceACL()

@@ -15,6 +15,46 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/golden"
 )
 
+// unrouted are the APIs without a route, by the reason why any broker may serve them.
+func unrouted() map[string][]kmsg.Key {
+	return map[string][]kmsg.Key{
+		"it is about the client's own connection": {kmsg.ApiVersions, kmsg.SASLHandshake, kmsg.SASLAuthenticate},
+		"the answer is in the metadata, which all brokers have": {kmsg.Metadata, kmsg.FindCoordinator, kmsg.DescribeCluster,
+			kmsg.DescribeTopicPartitions, kmsg.ListPartitionReassignments, kmsg.ListConfigResources, kmsg.DescribeACLs,
+			kmsg.DescribeClientQuotas, kmsg.DescribeUserSCRAMCredentials},
+		"any broker sends its change of the metadata to the metadata leader": {kmsg.CreateTopics, kmsg.DeleteTopics,
+			kmsg.CreatePartitions, kmsg.CreateACLs, kmsg.DeleteACLs, kmsg.AlterConfigs, kmsg.AlterPartitionAssignments,
+			kmsg.AlterClientQuotas, kmsg.AlterUserSCRAMCredentials, kmsg.UpdateFeatures},
+		"for what only the metadata leader does, any broker asks it": {kmsg.ElectLeaders, kmsg.DescribeQuorum, kmsg.UnregisterBroker},
+		"any broker takes the metrics of a client: the subscription follows from the metadata": {
+			kmsg.GetTelemetrySubscriptions, kmsg.PushTelemetry},
+	}
+}
+
+// An API has a route, or a reason for none.
+func TestEveryAPIHasARouteOrAReason(t *testing.T) {
+	reasons := map[int16]int{}
+	for _, keys := range unrouted() {
+		for _, key := range keys {
+			reasons[int16(key)]++
+		}
+	}
+	for _, a := range apis() {
+		switch n := reasons[a.Key]; {
+		case a.route == "" && n == 0:
+			t.Errorf("%s has no route: give it one, or a reason in unrouted", a.Name())
+		case a.route != "" && n > 0:
+			t.Errorf("%s has a route: remove it from unrouted", a.Name())
+		case n > 1:
+			t.Errorf("%s has %d reasons in unrouted", a.Name(), n)
+		}
+		delete(reasons, a.Key)
+	}
+	for key := range reasons {
+		t.Errorf("unrouted has %s, which is no API of the table", kmsg.NameForKey(key))
+	}
+}
+
 // The documentation lists the APIs that are passed to other brokers.
 func TestDocsListEveryRoute(t *testing.T) {
 	var b strings.Builder
@@ -23,7 +63,7 @@ func TestDocsListEveryRoute(t *testing.T) {
 	for _, a := range apis() {
 		routes[a.route] = append(routes[a.route], a.Name())
 	}
-	delete(routes, "") // the front serves them
+	delete(routes, "") // the front serves them: unrouted
 	for _, by := range []string{byLeader, byGroup, byTransaction, byShare, byBroker, byAll, byNone} {
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(routes[by], ", "), by)
 		delete(routes, by)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,27 @@ func operatorAsk(tags *kmsg.Tags, field uint32) (body []byte) {
 	return body
 }
 
+// decodeTagged decodes JSON of at most most bytes, with which an operator asks for something. A
+// field that this version does not know is an error: without it, the request could change more than
+// its sender wants.
+func decodeTagged(body []byte, most int, ask any) error {
+	if len(body) > most {
+		return fmt.Errorf("the request has %d bytes, more than %d", len(body), most)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(ask)
+	if err == nil {
+		if _, end := d.Token(); end != io.EOF {
+			err = errors.New("there is more after it")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the request is no JSON of this version: %w", err)
+	}
+	return nil
+}
+
 // operatorError is the error of an operator's request, with its cause and what to do.
 type operatorError struct {
 	code *kerr.Error
@@ -61,13 +83,8 @@ type operatorError struct {
 
 // decodeAsk decodes what an operator asks for. changes: it is in a ShareAcknowledge.
 func decodeAsk(body []byte, changes bool) (ask view.ShareAsk, err error) {
-	if len(body) > view.MaxShareAsk {
-		return ask, fmt.Errorf("the request has %d bytes, more than %d", len(body), view.MaxShareAsk)
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&ask); err != nil {
-		return ask, fmt.Errorf("the request is no JSON of this version: %w", err)
+	if err := decodeTagged(body, view.MaxShareAsk, &ask); err != nil {
+		return ask, err
 	}
 	switch {
 	case ask.First < 0 || changes && ask.Last < ask.First:
@@ -245,8 +262,7 @@ func (b *Handler) OperateShare(item sharestate.Operating, changes bool, done fun
 			done(sharestate.Operated{Err: code})
 			return
 		}
-		body, _ := json.Marshal(view.ShareChange(o)) // numbers can be encoded
-		done(sharestate.Operated{Body: body})
+		done(sharestate.Operated{Body: encoded(view.ShareChange(o))})
 	})
 }
 
@@ -381,9 +397,9 @@ func cut(p []byte) []byte {
 // encodeShown encodes what an operator sees. What does not fit is left to another request.
 func encodeShown(all *view.ShareRecords) []byte {
 	for {
-		body, err := json.Marshal(all)
-		if err != nil || len(body) <= view.MaxShareAnswer || len(all.Records) <= 1 {
-			return body // values of this type can be encoded
+		body := encoded(all)
+		if len(body) <= view.MaxShareAnswer || len(all.Records) <= 1 {
+			return body
 		}
 		keep := len(all.Records) / 2
 		all.Next, all.Records = all.Records[keep].Offset, all.Records[:keep]

@@ -1,10 +1,8 @@
 package broker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,17 +39,8 @@ func (b *Handler) Snapshots(ctx context.Context) (x view.SnapshotList) {
 // state of the service.
 func (b *Handler) askSnapshot(ctx context.Context, body []byte) []byte {
 	var q view.SnapshotAsk
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if len(body) > maxSnapshotAsk {
-		return encoded(view.SnapshotAnswer{Error: fmt.Sprintf("the request has %d bytes, more than %d", len(body), maxSnapshotAsk)})
-	}
-	err := d.Decode(&q)
-	if err == nil && d.More() {
-		err = errors.New("there is more after it")
-	}
-	if err != nil {
-		return encoded(view.SnapshotAnswer{Error: "the request is no JSON of this version: " + err.Error()})
+	if err := decodeTagged(body, maxSnapshotAsk, &q); err != nil {
+		return encoded(view.SnapshotAnswer{Error: err.Error()})
 	}
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()

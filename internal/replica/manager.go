@@ -155,8 +155,7 @@ func NewManager(opt Options) *Manager {
 const closeGrace = 250 * time.Millisecond
 
 // Close ends the background work and waits for it until the context ends; then it returns the
-// context's error. The next start does the rest. It must be called after the last
-// Apply.
+// context's error. The next start does the rest. It must be called after the last Apply.
 func (m *Manager) Close(ctx context.Context) error {
 	m.thaw(func(FreezeID) bool { return true })
 	m.env.freezing.release()

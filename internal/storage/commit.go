@@ -131,8 +131,7 @@ func (l *Log) Commit(batch *groupcommit.Batch) {
 }
 
 // acquireCommit acquires the right to commit, and waits for the goroutine that has it. Until
-// releaseCommit no other goroutine commits. The caller must not hold the
-// log's flushMu.
+// releaseCommit no other goroutine commits. The caller must not hold the log's flushMu.
 func (l *Log) acquireCommit() {
 	l.queueMu.Lock()
 	l.waiters++

@@ -33,10 +33,10 @@ func block(parts ...g.Node) g.Node {
 }
 
 // each makes the lines of a list.
-func each[T any](list []T, make func(*T) g.Node) g.Node {
+func each[T any](list []T, node func(*T) g.Node) g.Node {
 	parts := g.Group{}
 	for i := range list {
-		parts = append(parts, make(&list[i]))
+		parts = append(parts, node(&list[i]))
 	}
 	return block(parts...)
 }

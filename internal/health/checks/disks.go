@@ -53,13 +53,8 @@ func checkSyncs(f *Facts, n *notes) {
 		case d.Probe.Count >= probedSyncs:
 			l = d.Probe
 		default:
-			n.see(
-				fmt.Sprintf(
-					"too few fdatasyncs in %s for a verdict (%d); chronikctl cluster health --probe-disk measures its disk",
-					d.Journal,
-					l.Count,
-				),
-			)
+			n.see(fmt.Sprintf("too few fdatasyncs in %s for a verdict (%d); chronikctl cluster health --probe-disk measures its disk",
+				d.Journal, l.Count))
 			continue
 		}
 		text := fmt.Sprintf("fdatasync in %s: median %s, 99 %% %s (%d %s)", d.Journal, upTo(l.Median), upTo(l.P99), l.Count, l.Over)
@@ -93,11 +88,8 @@ func suits(l view.Latency) string {
 
 func judgeSlow(subject string, l view.Latency, n *notes) {
 	if l.Median > slowSync {
-		what, remedy := fmt.Sprintf(
-			"half of its fdatasyncs take longer than %v (%s)",
-			slowSync,
-			l.Over,
-		), "put the journal on a faster disk (journal.dirs)"
+		what := fmt.Sprintf("half of its fdatasyncs take longer than %v (%s)", slowSync, l.Over)
+		remedy := "put the journal on a faster disk (journal.dirs)"
 		if l.Records > 0 && l.Records < lonely {
 			what += fmt.Sprintf(", and only %.1f records share one", l.Records)
 			remedy += ", or let more records share a sync: a profile that waits (docs/durability.md)"
@@ -106,17 +98,14 @@ func judgeSlow(subject string, l view.Latency, n *notes) {
 		return
 	}
 	if l.P99 > rareSync {
-		n.add(
-			health.Warn,
-			subject,
+		n.add(health.Warn, subject,
 			fmt.Sprintf(
 				"the median of its fdatasyncs is %s, but 1 in 100 takes longer than %v (%s): every record in such a batch waits that long",
 				upTo(l.Median),
 				rareSync,
 				l.Over,
 			),
-			"other programs write to that disk, or its I/O quota is used up: give the journal its own disk (journal.dirs)",
-		)
+			"other programs write to that disk, or its I/O quota is used up: give the journal its own disk (journal.dirs)")
 	}
 }
 
@@ -126,27 +115,21 @@ func judgeQuick(p MountedDir, l view.Latency, n *notes) {
 	switch {
 	case kind(p.Mount.Type) == "memory":
 	case l.Median <= instant && p.Disk.WriteCache == "write back":
-		n.add(
-			health.Warn,
-			subject,
+		n.add(health.Warn, subject,
 			fmt.Sprintf(
 				"half of its fdatasyncs return within %v, though disk %s has a cache that loses its content without power: that is too fast for a flush of the cache, and acknowledged records may be nowhere else",
 				instant,
 				p.Disk.Name,
 			),
-			"let the disk or its virtual machine honour flushes (no cache=unsafe), or make sure that its cache has a battery",
-		)
+			"let the disk or its virtual machine honour flushes (no cache=unsafe), or make sure that its cache has a battery")
 	case l.Median < turning && p.Disk.Rotational && !virtual(p.Disk.Name):
-		n.add(
-			health.Note,
-			subject,
+		n.add(health.Note, subject,
 			fmt.Sprintf(
 				"half of its fdatasyncs return within %v, and disk %s reports that it rotates: that is faster than a platter turns, so a cache completes them",
 				l.Median,
 				p.Disk.Name,
 			),
-			"make sure that the cache of the disk or of its controller has a battery",
-		)
+			"make sure that the cache of the disk or of its controller has a battery")
 	}
 }
 
@@ -163,29 +146,16 @@ func checkJournals(f *Facts, n *notes) {
 		subject := "log directory " + d.Path
 		n.see(fmt.Sprintf("the journal of %s has %s of %s", d.Path, text.Bytes(d.JournalBytes), text.Bytes(d.JournalLimit)))
 		if float64(d.JournalBytes) >= fullJournal*float64(d.JournalLimit) {
-			n.add(
-				health.Warn,
-				subject,
-				fmt.Sprintf(
-					"its journal holds %s of %s: at the limit producers wait until segments are written",
-					text.Bytes(d.JournalBytes),
-					text.Bytes(d.JournalLimit),
-				),
-				"the disk of the segments is too slow: reduce its load, or use faster disks",
-			)
+			n.add(health.Warn, subject,
+				fmt.Sprintf("its journal holds %s of %s: at the limit producers wait until segments are written",
+					text.Bytes(d.JournalBytes), text.Bytes(d.JournalLimit)),
+				"the disk of the segments is too slow: reduce its load, or use faster disks")
 		}
 		if total := f.JournalTotals[d.Journal]; total > 0 && total < d.JournalLimit {
-			n.add(
-				health.Warn,
-				subject,
-				fmt.Sprintf(
-					"its journal may grow to %s, and the file system of %s has %s",
-					text.Bytes(d.JournalLimit),
-					d.Journal,
-					text.Bytes(total),
-				),
-				"put the journal on a larger file system (journal.dirs)",
-			)
+			n.add(health.Warn, subject,
+				fmt.Sprintf("its journal may grow to %s, and the file system of %s has %s",
+					text.Bytes(d.JournalLimit), d.Journal, text.Bytes(total)),
+				"put the journal on a larger file system (journal.dirs)")
 		}
 	}
 }
@@ -210,24 +180,15 @@ func checkSpace(f *Facts, n *notes) {
 		switch {
 		case d.SpaceMessage != "" || d.Free >= max(2*d.MinFree, min(d.Total/littleSpace, muchSpace)):
 		case d.MinFree > 0:
-			n.add(
-				health.Warn,
-				subject,
+			n.add(health.Warn, subject,
 				fmt.Sprintf("%s of %s are free; below %s the broker rejects records of clients",
 					text.Bytes(d.Free), text.Bytes(d.Total), text.Bytes(d.MinFree)),
-				remedy,
-			)
+				remedy)
 		default:
-			n.add(
-				health.Warn,
-				subject,
-				fmt.Sprintf(
-					"%s of %s are free, and the broker may fill the rest: chronik.disk.min.free.bytes is 0",
-					text.Bytes(d.Free),
-					text.Bytes(d.Total),
-				),
-				remedy,
-			)
+			n.add(health.Warn, subject,
+				fmt.Sprintf("%s of %s are free, and the broker may fill the rest: chronik.disk.min.free.bytes is 0",
+					text.Bytes(d.Free), text.Bytes(d.Total)),
+				remedy)
 		}
 	}
 }
@@ -235,17 +196,14 @@ func checkSpace(f *Facts, n *notes) {
 func checkRetention(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		if room := d.Total - d.MinFree; d.Space.Known() && d.KeptLogs > 0 && d.Kept > room {
-			n.add(
-				health.Warn,
-				"log directory "+d.Path,
+			n.add(health.Warn, "log directory "+d.Path,
 				fmt.Sprintf(
 					"%s that only retention.bytes bounds may keep %s, and its file system can hold %s: it fills up before the oldest records are deleted",
 					text.Count(d.KeptLogs, "partition"),
 					text.Bytes(d.Kept),
 					text.Bytes(room),
 				),
-				"lower retention.bytes, which applies to each partition, set retention.ms too, or enlarge the disk",
-			)
+				"lower retention.bytes, which applies to each partition, set retention.ms too, or enlarge the disk")
 		}
 	}
 }

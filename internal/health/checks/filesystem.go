@@ -53,71 +53,50 @@ const localDisk = "use a local ext4 or XFS for data.dir, log.dirs and journal.di
 func judgeType(m Mount, subject, holds string, n *notes) {
 	switch kind(m.Type) {
 	case "memory":
-		n.add(
-			health.Warn,
-			subject,
-			fmt.Sprintf(
-				"it is %s, in memory: nothing of %s survives a restart of the machine, whatever the profile promises",
-				m.Type,
-				holds,
-			),
-			localDisk,
-		)
+		n.add(health.Warn, subject,
+			fmt.Sprintf("it is %s, in memory: nothing of %s survives a restart of the machine, whatever the profile promises",
+				m.Type, holds),
+			localDisk)
 	case "container":
 		n.add(health.Warn, subject, fmt.Sprintf("it is %s, the container's own layer: %s is deleted with the container", m.Type, holds),
 			"mount a volume for it: docker run -v chronik:/var/lib/chronik")
 	case "network":
-		n.add(
-			health.Warn,
-			subject,
+		n.add(health.Warn, subject,
 			fmt.Sprintf(
 				"it is %s: whether a record is on a disk when fdatasync returns depends on a server, its cache and the network, and the lock that keeps a second broker out may not reach other machines; it holds %s",
 				m.Type,
 				holds,
 			),
-			localDisk+"; a block device over the network (iSCSI, a cloud volume) is fine",
-		)
+			localDisk+"; a block device over the network (iSCSI, a cloud volume) is fine")
 	case "user":
-		n.add(
-			health.Warn,
-			subject,
+		n.add(health.Warn, subject,
 			fmt.Sprintf(
 				"it is %s, which a program serves: whether a record is on a disk when fdatasync returns depends on that program; it holds %s",
 				m.Type,
 				holds,
 			),
-			localDisk,
-		)
+			localDisk)
 	case "simple":
-		n.add(
-			health.Warn,
-			subject,
+		n.add(health.Warn, subject,
 			fmt.Sprintf("it is %s, which has no journal of its own: a power failure may damage all of it; it holds %s", m.Type, holds),
-			localDisk,
-		)
+			localDisk)
 	case "cow":
 		if !slices.Contains(m.Options, "nodatacow") {
-			n.add(
-				health.Note,
-				subject,
+			n.add(health.Note, subject,
 				fmt.Sprintf(
 					"it is %s: the journal overwrites the same blocks, and the file system writes them to a new place each time, which slows every fdatasync; it holds %s",
 					m.Type,
 					holds,
 				),
-				"chattr +C on the empty journal directory before the first start, or put the journal on ext4 or XFS (journal.dirs)",
-			)
+				"chattr +C on the empty journal directory before the first start, or put the journal on ext4 or XFS (journal.dirs)")
 		}
 	case "zfs":
-		n.add(
-			health.Note,
-			subject,
+		n.add(health.Note, subject,
 			fmt.Sprintf(
 				"it is zfs: with sync=disabled fdatasync does nothing and no profile guarantees durability, and the broker cannot read this property; it holds %s",
 				holds,
 			),
-			"check that zfs get sync shows standard or always",
-		)
+			"check that zfs get sync shows standard or always")
 	}
 }
 
@@ -163,44 +142,29 @@ func checkMountOptions(f *Facts, n *notes) {
 				writable(m))
 		}
 		if o := has("nobarrier", "barrier=0"); o != "" {
-			n.add(
-				health.Warn,
-				subject,
+			n.add(health.Warn, subject,
 				"it is mounted "+o+": fdatasync does not flush the disk's cache, so acknowledged records may not survive a power failure",
-				"mount it without "+o+", unless the disk's cache has a battery",
-			)
+				"mount it without "+o+", unless the disk's cache has a battery")
 		}
 		if has("volatile") != "" {
-			n.add(
-				health.Warn,
-				subject,
+			n.add(health.Warn, subject,
 				"it is mounted volatile: syncs have no effect, so acknowledged records may not survive a power failure",
-				"mount it without volatile",
-			)
+				"mount it without volatile")
 		}
 		if o := has("sync", "dirsync"); o == "sync" {
-			n.add(
-				health.Note,
-				subject,
+			n.add(health.Note, subject,
 				"it is mounted sync: every write waits for the disk, whatever the profile, and segments are written slowly",
-				"mount it without sync: the broker syncs as the profiles require",
-			)
+				"mount it without sync: the broker syncs as the profiles require")
 		}
 		if has("data=journal") != "" {
-			n.add(
-				health.Note,
-				subject,
+			n.add(health.Note, subject,
 				"it is mounted data=journal: the file system writes every byte of the journal and of segments twice",
-				"mount it without data=journal",
-			)
+				"mount it without data=journal")
 		}
 		if has("strictatime") != "" {
-			n.add(
-				health.Note,
-				subject,
+			n.add(health.Note, subject,
 				"it is mounted strictatime: every read of a segment is a write of its inode, which competes with syncs",
-				"mount it noatime or relatime",
-			)
+				"mount it noatime or relatime")
 		}
 	}
 }
@@ -234,12 +198,9 @@ func checkSharedDisk(f *Facts, n *notes) {
 				if p.Mount.Device != q.Mount.Device {
 					on = "disk " + p.Disk.Name
 				}
-				n.add(
-					health.Note,
-					"log directory "+p.Path,
+				n.add(health.Note, "log directory "+p.Path,
 					fmt.Sprintf("it is on the same %s as %s: they fail together, and the syncs of their journals compete", on, q.Path),
-					"use one entry of log.dirs for each disk",
-				)
+					"use one entry of log.dirs for each disk")
 				break
 			}
 		}

@@ -52,20 +52,14 @@ func checkFiles(f *Facts, n *notes) {
 	n.see(fmt.Sprintf("%d of %d files are open", open, limit))
 	switch used := float64(open) / float64(limit); {
 	case used >= usedUp:
-		n.add(
-			health.Bad,
-			subject,
+		n.add(health.Bad, subject,
 			fmt.Sprintf("%d of %d files are open: new connections and segments are refused, or soon will be", open, limit),
-			moreFiles,
-		)
+			moreFiles)
 		return
 	case used >= usedMuch:
-		n.add(
-			health.Warn,
-			subject,
+		n.add(health.Warn, subject,
 			fmt.Sprintf("%d of %d files are open: at the limit new connections and segments are refused", open, limit),
-			moreFiles,
-		)
+			moreFiles)
 		return
 	}
 	if len(f.Dirs) == 0 {
@@ -84,23 +78,17 @@ func checkFiles(f *Facts, n *notes) {
 		if need != connections {
 			why = fmt.Sprintf("max.connections is %d", need)
 		}
-		n.add(
-			health.Warn,
-			subject,
+		n.add(health.Warn, subject,
 			fmt.Sprintf("the process may open %d files, which leaves %d for connections in addition to segments (%s)", limit, room, why),
-			moreFiles,
-		)
+			moreFiles)
 	}
 	for _, d := range f.Dirs {
 		// If the segments use half of the limit, a higher limit would let more of them stay open.
 		if half := 2*len(f.Dirs)*(d.MaxOpenFiles+1) > limit; half && d.Logs > d.MaxOpenFiles {
-			n.add(
-				health.Warn,
-				"log directory "+d.Path,
+			n.add(health.Warn, "log directory "+d.Path,
 				fmt.Sprintf("it has %d partitions and keeps %d segments open, because the process may open %d files: "+
 					"writing to all of them syncs and closes a segment for each one that is opened", d.Logs, d.MaxOpenFiles, limit),
-				moreFiles,
-			)
+				moreFiles)
 		}
 	}
 }
@@ -133,65 +121,45 @@ func checkMemory(f *Facts, n *notes) {
 	if m.Limit > 0 {
 		limit := text.Bytes(m.Limit)
 		if m.GoLimit > m.Limit && m.GoLimit < math.MaxInt64 {
-			n.add(
-				health.Warn,
-				"memory",
+			n.add(health.Warn, "memory",
 				fmt.Sprintf(
 					"GOMEMLIMIT is %s and the container's limit %s: the kernel kills the broker before the runtime limits its memory",
 					text.Bytes(m.GoLimit),
 					limit,
 				),
-				"unset GOMEMLIMIT, then it is 80 % of the container's limit, or lower it",
-			)
+				"unset GOMEMLIMIT, then it is 80 % of the container's limit, or lower it")
 		}
 		if float64(m.Resident) > residentMuch*float64(m.Limit) {
-			n.add(
-				health.Warn,
-				"memory",
-				fmt.Sprintf(
-					"the broker uses %s of its container's limit of %s: the kernel is about to kill it",
-					text.Bytes(m.Resident),
-					limit,
-				),
-				moreMemory+", or choose a smaller produce.profile",
-			)
+			n.add(health.Warn, "memory",
+				fmt.Sprintf("the broker uses %s of its container's limit of %s: the kernel is about to kill it",
+					text.Bytes(m.Resident), limit),
+				moreMemory+", or choose a smaller produce.profile")
 		}
 	}
 	switch there := text.Bytes(m.There); {
 	case m.There <= 0:
 	case float64(m.Budgets) > budgetsMuch*float64(m.There):
-		n.add(
-			health.Warn,
-			"memory",
+		n.add(health.Warn, "memory",
 			fmt.Sprintf(
 				"requests, responses, records that wait for segments and compaction may use %s of the available %s: with the broker's other needs that is more than the memory",
 				text.Bytes(m.Budgets),
 				there,
 			),
-			moreMemory+", or use fewer log directories",
-		)
+			moreMemory+", or use fewer log directories")
 	case m.Wanted > m.Budgets:
-		n.add(
-			health.Note,
-			"memory",
+		n.add(health.Note, "memory",
 			fmt.Sprintf(
 				"requests, responses, records that wait for segments and compaction may use %s of the available %s, and with more memory %s: under load clients wait sooner, and responses are shorter",
-				text.Bytes(
-					m.Budgets,
-				),
+				text.Bytes(m.Budgets),
 				there,
 				text.Bytes(m.Wanted),
 			),
-			moreMemory+"; or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size, if that is enough for your load",
-		)
+			moreMemory+"; or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size, if that is enough for your load")
 	}
 	if m.Swapped >= swappedMuch {
-		n.add(
-			health.Warn,
-			"memory",
+		n.add(health.Warn, "memory",
 			fmt.Sprintf("%s of the broker are swapped out: requests wait until they are read from the disk", text.Bytes(m.Swapped)),
-			"add memory to the machine, or disable swapping for the broker: MemorySwapMax=0 in the unit, --memory-swap equal to --memory for a container",
-		)
+			"add memory to the machine, or disable swapping for the broker: MemorySwapMax=0 in the unit, --memory-swap equal to --memory for a container")
 	}
 }
 
@@ -213,12 +181,9 @@ func checkClock(f *Facts, n *notes) {
 		text := "the clock is synchronized"
 		if !c.Synchronized {
 			text = "the clock is not synchronized"
-			n.add(
-				health.Note,
-				"clock",
+			n.add(health.Note, "clock",
 				"this machine's clock is not synchronized: retention by time, timestamps and searches by time depend on it",
-				"run NTP: chrony or systemd-timesyncd",
-			)
+				"run NTP: chrony or systemd-timesyncd")
 		}
 		n.see(text)
 	}
@@ -227,13 +192,10 @@ func checkClock(f *Facts, n *notes) {
 		if c.Stepped < 0 {
 			word = "back"
 		}
-		n.add(
-			health.Warn,
-			"clock",
+		n.add(health.Warn, "clock",
 			fmt.Sprintf("the clock was set %s by %v at %s: retention by time deletes records too early or too late, and timestamps jump",
 				word, c.Stepped.Abs().Round(time.Second), c.SteppedAt.UTC().Format(time.RFC3339)),
-			"let NTP slew it (chrony: makestep only at the start), and do not suspend this virtual machine",
-		)
+			"let NTP slew it (chrony: makestep only at the start), and do not suspend this virtual machine")
 	}
 }
 

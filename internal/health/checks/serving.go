@@ -457,24 +457,15 @@ func checkGroups(f *Facts, n *notes) {
 	checkShares(f, n)
 	for i, g := range f.Rebalancing {
 		if i == mostGroups {
-			n.add(
-				health.Warn,
-				"groups",
+			n.add(health.Warn, "groups",
 				fmt.Sprintf("%d more do not finish a rebalance", len(f.Rebalancing)-i),
-				health.Command("chronikctl", "group", "list")+" shows their states",
-			)
+				health.Command("chronikctl", "group", "list")+" shows their states")
 			return
 		}
-		n.add(
-			health.Warn,
-			"group "+g.ID,
-			fmt.Sprintf(
-				"it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin",
-				g.State,
-				g.Since.UTC().Format(time.RFC3339),
-			),
-			health.Command("chronikctl", "group", "describe", g.ID)+" shows its members; check the logs of those that change",
-		)
+		n.add(health.Warn, "group "+g.ID,
+			fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin",
+				g.State, g.Since.UTC().Format(time.RFC3339)),
+			health.Command("chronikctl", "group", "describe", g.ID)+" shows its members; check the logs of those that change")
 	}
 }
 

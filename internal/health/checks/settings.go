@@ -44,13 +44,10 @@ func checkExposed(f *Facts, n *notes) {
 		n.add(health.Note, "admin port on "+a.Listen, "the admin port is bound beyond loopback and not encrypted: who can read the network reads the metrics",
 			"set admin.security to tls")
 	} else if a.Open && !a.Login {
-		n.add(
-			health.Note,
-			"admin port on "+a.Listen,
+		n.add(health.Note, "admin port on "+a.Listen,
 			"the admin port is bound beyond loopback and has no authentication: every client that reaches it can read "+
 				"metrics, topics, clients and rights, and with admin.remote also records and the log, and change the log level",
-			"bind it to 127.0.0.1 (admin.listen), set admin.token-file and admin.security, or keep the network around it private",
-		)
+			"bind it to 127.0.0.1 (admin.listen), set admin.token-file and admin.security, or keep the network around it private")
 	}
 }
 
@@ -60,12 +57,9 @@ func exposed(l *Listener, acl bool, n *notes) {
 	subject := "listener " + l.Name + " on " + l.Listen
 	switch {
 	case !l.Login && !acl:
-		n.add(
-			health.Note,
-			subject,
+		n.add(health.Note, subject,
 			"EVERY CLIENT THAT REACHES THIS ADDRESS CAN READ, WRITE AND DELETE EVERYTHING: the listener is bound beyond loopback and there is no authentication",
-			"let `chronikd secure init DIR` write a configuration with logins, keep the network around it private, or bind it to 127.0.0.1",
-		)
+			"let `chronikd secure init DIR` write a configuration with logins, keep the network around it private, or bind it to 127.0.0.1")
 	case !acl && !l.Brokers:
 		n.add(health.Note, subject, "every client that logs in can read, write and delete everything: no rights are asked",
 			"set authorization to acl and super-users to the users that may do everything")
@@ -260,41 +254,25 @@ func checkSettings(f *Facts, n *notes) {
 		n.add(health.Note, "configuration", w, "run chronikd config check, which shows each setting and its source")
 	}
 	if s.MinISR > s.Replicas && s.Replicas > 0 {
-		n.add(
-			health.Note,
-			"configuration",
-			fmt.Sprintf(
-				"min.insync.replicas is %d and a new topic has %d replicas: Kafka would reject acks=all, chronik uses %d",
-				s.MinISR,
-				s.Replicas,
-				s.Replicas,
-			),
-			fmt.Sprintf("set min.insync.replicas to %d", s.Replicas),
-		)
+		n.add(health.Note, "configuration",
+			fmt.Sprintf("min.insync.replicas is %d and a new topic has %d replicas: Kafka would reject acks=all, chronik uses %d",
+				s.MinISR, s.Replicas, s.Replicas),
+			fmt.Sprintf("set min.insync.replicas to %d", s.Replicas))
 	}
 	if s.RetentionBytes >= 0 && s.RetentionBytes < s.SegmentBytes {
-		n.add(
-			health.Warn,
-			"configuration",
+		n.add(health.Warn, "configuration",
 			fmt.Sprintf(
 				"log.retention.bytes is %d and a segment has up to %d bytes, which are deleted together: a partition keeps more than log.retention.bytes",
 				s.RetentionBytes,
 				s.SegmentBytes,
 			),
-			"set log.segment.bytes to a quarter of it or less",
-		)
+			"set log.segment.bytes to a quarter of it or less")
 	}
 	if s.MaxRequest > 0 && s.MaxMessage > s.MaxRequest {
-		n.add(
-			health.Warn,
-			"configuration",
-			fmt.Sprintf(
-				"message.max.bytes is %d and a request has at most %d bytes: a larger batch closes the connection",
-				s.MaxMessage,
-				s.MaxRequest,
-			),
-			"lower message.max.bytes or raise socket.request.max.bytes",
-		)
+		n.add(health.Warn, "configuration",
+			fmt.Sprintf("message.max.bytes is %d and a request has at most %d bytes: a larger batch closes the connection",
+				s.MaxMessage, s.MaxRequest),
+			"lower message.max.bytes or raise socket.request.max.bytes")
 	}
 }
 
@@ -310,16 +288,9 @@ func checkProfiles(f *Facts, n *notes) {
 		return
 	}
 	if count := len(f.Weaker); count > 0 {
-		n.add(
-			health.Note,
-			"topics",
-			fmt.Sprintf(
-				"%s records that are not durable, although the default profile %s does not: %s",
-				text.Plural(count, "acknowledges", "acknowledge"),
-				p.Name,
-				listed(f.Weaker, count),
-			),
-			"chronikctl profile explain TOPIC shows what can be lost; chronikctl config unset topic TOPIC chronik.durability.profile restores the default",
-		)
+		n.add(health.Note, "topics",
+			fmt.Sprintf("%s records that are not durable, although the default profile %s does not: %s",
+				text.Plural(count, "acknowledges", "acknowledge"), p.Name, listed(f.Weaker, count)),
+			"chronikctl profile explain TOPIC shows what can be lost; chronikctl config unset topic TOPIC chronik.durability.profile restores the default")
 	}
 }

@@ -103,7 +103,7 @@ func TestAFollowerOfADamagedLeaderAsksLessAndLessOften(t *testing.T) {
 		w.assign(1, 2, 1)
 		w.start(3)
 		time.Sleep(time.Minute)
-		if n := logs.FilterMessage("cannot send damaged records to a follower").Len(); n < 10 || n > 100 {
+		if n := logs.FilterMessage("cannot send damaged records to a follower; see chronikctl cluster health").Len(); n < 10 || n > 100 {
 			t.Errorf("the leader failed to send %d times in a minute", n)
 		}
 	})

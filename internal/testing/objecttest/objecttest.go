@@ -21,8 +21,8 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
-// Run tests the stores that make returns, each of them empty.
-func Run(t *testing.T, make func(t *testing.T) objects.Store) {
+// Run tests the stores that open returns, each of them empty.
+func Run(t *testing.T, open func(t *testing.T) objects.Store) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, objects.Store)
@@ -41,7 +41,7 @@ func Run(t *testing.T, make func(t *testing.T) objects.Store) {
 		{"CallsAtTheSameTime", concurrent},
 		{"WholeObjects", whole},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, make(t)) })
+		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}
 }
 
