@@ -26,6 +26,10 @@ func (s *Shard) countMemory(n int64) {
 // offsets, which stay for days. These overheads are counted in addition to the data: a member with
 // its maps and timers, an entry of a list or map, a partition that a member owns, and a partition
 // in its target; a group with offsets, a topic of it, and an offset.
+//
+// A factor in front of the length of a name is how often the name may be in memory at once: in the
+// member, as a key of maps, in a response and in an encoded record. Strings that share their bytes
+// count as if they did not.
 const (
 	memberWeight    = 512
 	entryWeight     = 48
