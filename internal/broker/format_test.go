@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -141,7 +142,7 @@ func decodesAgain[T any](t *testing.T, p []byte, decode func([]byte, any) error)
 		return
 	}
 	text := encoded(first)
-	if err := decode(text, &second); err != nil || string(encoded(second)) != string(text) {
+	if err := decode(text, &second); err != nil || !bytes.Equal(encoded(second), text) {
 		t.Errorf("%s became %s, %v", text, encoded(second), err)
 	}
 }

@@ -49,8 +49,8 @@ func (f goFile) loose() (lines []int) {
 	return lines
 }
 
-// TestTimersThatNothingStopsAreHarmless checks that whoever drops the handle of a timer has thought
-// of the one that fires when its component is closed.
+// TestTimersThatNothingStopsAreHarmless checks that code that drops the handle of a timer says what
+// happens if it fires when its component is closed.
 func TestTimersThatNothingStopsAreHarmless(t *testing.T) {
 	files := goFiles(t, func(path string) bool { return !strings.HasSuffix(path, "_test.go") })
 	for path, f := range files {

@@ -43,10 +43,10 @@ func maintainBroker(a *app.App) *cobra.Command {
 			return app.Args(1, 1, "one broker's id")(cmd, own)
 		},
 		ValidArgsFunction: a.Brokers(1),
-		Long: "maintain waits until all replicas of the cluster are in sync, makes other brokers lead what the broker leads, and runs COMMAND, which\n" +
-			"restarts the broker and ends when that is ready, as systemctl restart does. Then it waits until all replicas are in sync again, and\n" +
-			"spreads the leaderships over all brokers. It exits with 1 if COMMAND fails, or if replicas are not in sync within --wait. Maintain\n" +
-			"the next broker when it has exited with 0.\n" +
+		Long: "maintain waits until all replicas of the cluster are in sync, makes other brokers lead what the broker leads, and runs COMMAND.\n" +
+			"COMMAND restarts the broker, and ends when that is ready, as systemctl restart does. Then maintain waits until all replicas are in\n" +
+			"sync again, and spreads the leaderships over all brokers. It exits with 1 if COMMAND fails, or if replicas are not in sync within\n" +
+			"--wait. Maintain the next broker when it has exited with 0.\n" +
 			"Without COMMAND it ends when the broker can be stopped, whose leaderships do not return on their own. With --end it does what\n" +
 			"follows COMMAND. Nothing is stored: an interrupted command can be repeated.",
 		Example: "  chronikctl broker maintain 3 -- ssh broker-3 systemctl restart chronikd",
