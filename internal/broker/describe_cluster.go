@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // DescribeCluster (key 60), versions 0 to 2.
@@ -43,6 +44,8 @@ func describeCluster(b *Handler, r *network.Request, req *kmsg.DescribeClusterRe
 	img := b.image()
 	resp.ClusterID, resp.ControllerID = img.ClusterID(), b.controllerID(r, img)
 	resp.ClusterAuthorizedOperations = b.rights(r).clusterOperations(req.IncludeClusterAuthorizedOperations)
+	epochs := false
+	req.UnknownTags.Each(func(tag uint32, _ []byte) { epochs = epochs || tag == view.EpochTag })
 	for _, broker := range img.Brokers() {
 		n, ok := b.address(r, img, broker.ID)
 		one := kmsg.NewDescribeClusterResponseBroker()
@@ -51,6 +54,9 @@ func describeCluster(b *Handler, r *network.Request, req *kmsg.DescribeClusterRe
 			continue
 		}
 		one.NodeID, one.Host, one.Port, one.Rack = n.ID, n.Host, n.Port, nonEmpty(n.Rack)
+		if epochs {
+			one.UnknownTags.Set(view.EpochTag, view.AppendEpoch(nil, broker.Epoch))
+		}
 		resp.Brokers = append(resp.Brokers, one)
 	}
 	req.UnknownTags.Each(func(tag uint32, _ []byte) {

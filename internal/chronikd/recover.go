@@ -65,7 +65,7 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	}
 	defer lock.Close()
 	r, err := cluster.Inspect(ctx, cluster.RecoverOptions{
-		FS: c.fileSystem(), Dir: dirs.Metadata(), From: from, Conf: conf.Cluster, Node: conf.NodeID, Listener: listener,
+		FS: c.fileSystem(), Dir: dirs.Metadata(), From: from, Conf: conf.Cluster, Node: conf.NodeID,
 		Secrets: peers.Secrets, Dial: peers.Dial, Log: log,
 	})
 	switch {

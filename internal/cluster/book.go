@@ -276,10 +276,10 @@ func (b *book) Reach(m membership.Member) {
 
 // follow makes the registered brokers reachable at the addresses of one of their listeners, and
 // forgets members whose broker registered with another one.
-func (b *book) follow(img *metadata.Image, listener string) {
+func (b *book) follow(img *metadata.Image) {
 	var all []listed
 	for _, broker := range img.Brokers() {
-		if at, ok := broker.Endpoint(listener); ok && broker.Member != b.own() {
+		if at, ok := broker.Peer(); ok && broker.Member != b.own() {
 			m := membership.Member{Node: broker.ID, ID: broker.Member, Address: address(at.Host, at.Port)}
 			x := listed{Member: m, epoch: broker.Epoch}
 			if state, _ := img.Liveness(broker.ID); state != metadata.Starting && state != metadata.Fenced {

@@ -150,7 +150,7 @@ func TestAWrongAddressIsSeenAlthoughASeedLeadsToTheBroker(t *testing.T) {
 		} {
 			at[2] = x.host
 			time.Sleep(time.Minute)
-			b.follow(registrations(t, at), "peers")
+			b.follow(registrations(t, at))
 			registered := time.Now()
 			time.Sleep(time.Second)
 			list := b.unreached()
@@ -165,7 +165,7 @@ func TestAWrongAddressIsSeenAlthoughASeedLeadsToTheBroker(t *testing.T) {
 			}
 		}
 		same := time.Now()
-		b.follow(registrations(t, at), "peers")
+		b.follow(registrations(t, at))
 		if !b.runsSince(2).Before(same) || !b.runsSince(4).IsZero() {
 			t.Errorf("run since %v and %v", b.runsSince(2), b.runsSince(4))
 		}
@@ -185,7 +185,7 @@ func TestAHeartbeatNamesAnUnreachedBrokerAfterASession(t *testing.T) {
 			book: newBook([]string{"a:1"}, func() uint64 { return 11 }, nil)}
 		c.book.start(links, "a:1")
 		defer c.book.close()
-		c.book.follow(registrations(t, map[int32]string{1: "a", 2: "b"}), "peers")
+		c.book.follow(registrations(t, map[int32]string{1: "a", 2: "b"}))
 		time.Sleep(9 * time.Second)
 		if early := c.reported(); len(early) > 0 {
 			t.Errorf("before the end of a session, %v are named", early)
@@ -198,13 +198,14 @@ func TestAHeartbeatNamesAnUnreachedBrokerAfterASession(t *testing.T) {
 }
 
 // registrations returns an image in which each broker N has registered with the member 11·N and a
-// host.
+// host for other brokers. Each calls that listener by a name of its own.
 func registrations(t *testing.T, hosts map[int32]string) *metadata.Image {
 	t.Helper()
 	var keys []metadata.KV
 	for id, host := range hosts {
 		b := metadata.Broker{Member: uint64(id) * 11, Incarnation: [16]byte{byte(id)},
-			Listeners: []metadata.Endpoint{{Listener: "peers", Host: host, Port: 1}}}
+			Listeners: []metadata.Endpoint{{Listener: fmt.Sprint("peers", id), Host: host, Port: 1},
+				{Listener: "default", Host: "clients", Port: 1}}}
 		state := metadata.BrokerState{Liveness: metadata.Active, Incarnation: b.Incarnation}
 		keys = append(keys, metadata.KV{Key: metadata.BrokerKey(id), Value: b.Encode(), ModRevision: 1},
 			metadata.KV{Key: metadata.LivenessKey(id), Value: state.Encode(), ModRevision: 1})

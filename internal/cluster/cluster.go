@@ -46,10 +46,9 @@ type Options struct {
 	Rack string
 	// InternalReplicas is the number of replicas of each internal topic, by name.
 	InternalReplicas map[string]int
-	// Endpoints are the addresses that this broker registers, one for each listener; Listener is
-	// the name of the one for brokers.
+	// Endpoints are the addresses that this broker registers, one for each listener; the first is
+	// the one for brokers.
 	Endpoints []metadata.Endpoint
-	Listener  string
 	// Secrets are those of cluster.secret.file.
 	Secrets []secret.Secret
 	// Logs is the cluster whose records are in the log directories, "" for none.
@@ -105,11 +104,11 @@ func Open(o Options) (*Cluster, error) {
 		c.o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 		o = c.o
 	}
-	at, own := endpoint(o.Endpoints, o.Listener), ""
-	if at != nil {
-		own = address(at.Host, at.Port)
+	own := ""
+	if len(o.Endpoints) > 0 {
+		own = address(o.Endpoints[0].Host, o.Endpoints[0].Port)
 	} else if c.Linked() {
-		return nil, fmt.Errorf("there is no listener %q for other brokers", o.Listener)
+		return nil, errors.New("there is no listener for other brokers")
 	}
 	c.seen.Store(new(string))
 	c.watched.Store(&Watched{At: c.began, Led: c.began})
@@ -421,16 +420,6 @@ func (c *Cluster) addLearner(ctx context.Context, member uint64) error {
 		return membership.ErrNotLeader
 	}
 	return err
-}
-
-// endpoint returns the address of the listener with a name, nil if there is none.
-func endpoint(list []metadata.Endpoint, name string) *metadata.Endpoint {
-	for i := range list {
-		if list[i].Listener == name {
-			return &list[i]
-		}
-	}
-	return nil
 }
 
 func address(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }

@@ -29,7 +29,7 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 	})
 	applier.Subscribe("controller", loop.Follow)
 	applier.Subscribe("links", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
-		c.book.follow(next, c.o.Listener)
+		c.book.follow(next)
 		return nil
 	})
 	if err := applier.Start(c.ctx, c.store); err != nil {

@@ -37,8 +37,6 @@ type RecoverOptions struct {
 	From string
 	Conf configdef.Cluster
 	Node int32
-	// Listener is the name of the listener for other brokers.
-	Listener string
 	// Dial and Secrets are those of link.Options.
 	Dial    func(ctx context.Context, address string) (net.Conn, error)
 	Secrets []secret.Secret
@@ -106,7 +104,7 @@ func Inspect(ctx context.Context, o RecoverOptions) (*Recovery, error) {
 			for _, m := range append([]uint64{b.Member}, b.Former...) {
 				nodes[m] = b.ID
 			}
-			at, ok := b.Endpoint(o.Listener)
+			at, ok := b.Peer()
 			if ok && b.Member != c.Member && slices.Contains(c.Voters, b.Member) && !slices.Contains(r.ask, address(at.Host, at.Port)) {
 				r.ask = append(r.ask, address(at.Host, at.Port))
 			}

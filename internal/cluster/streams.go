@@ -175,7 +175,7 @@ func (s *Streams) Unreached() (list []view.Unreached) {
 func (s *Streams) target(img *metadata.Image, broker int32) (t streamTarget, ok bool) {
 	leader, known := img.Broker(broker)
 	self, registered := img.Broker(s.self)
-	at, found := leader.Endpoint(s.cluster.o.Listener)
+	at, found := leader.Peer()
 	return streamTarget{link.Target{Address: address(at.Host, at.Port), Node: broker, Member: leader.Member}, self.Epoch},
 		known && registered && found
 }

@@ -78,7 +78,7 @@ func (c *Cluster) describeVoters(img *metadata.Image, members []raftstore.Member
 				continue
 			}
 			known, name = true, fmt.Sprintf("broker %d", b.ID)
-			if at, ok := b.Endpoint(c.o.Listener); ok {
+			if at, ok := b.Peer(); ok {
 				name += " (" + address(at.Host, at.Port) + ")"
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -65,7 +66,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		FS: b.fs, Dial: peers.Dial, Admit: peers.Admit, Trusts: peers.Trusts,
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: coordinators.InternalReplicas(&r.conf),
-		Listener:         listener, Secrets: peers.Secrets, Logs: r.data.Cluster(),
+		Secrets:          peers.Secrets, Logs: r.data.Cluster(),
 		Version: b.version, Health: b.health.Recent, Progress: b.waits, Log: b.log,
 		Fail: func(err error) { b.fail(b.memberError(context.Background(), r, err)) },
 		Adopt: func(nc net.Conn, early []byte, of *network.Adopted) error {
@@ -132,7 +133,7 @@ func (b *Broker) peersOf(r *components, listener string) ([]metadata.Endpoint, *
 		return nil, &guard.Peers{}, nil
 	}
 	peers, err := guard.NewPeers(listener, r.conf.Cluster.SecretFile, b.certs, b.net.DialContext)
-	return b.endpoints(), peers, err
+	return b.endpoints(listener), peers, err
 }
 
 // enter waits until this node has metadata, and refuses those to which its directories or its
@@ -219,8 +220,8 @@ func (b *Broker) memberError(ctx context.Context, r *components, err error) erro
 }
 
 // endpoints returns the addresses that this broker registers: what its listeners advertise, or else
-// what they are bound to.
-func (b *Broker) endpoints() (list []metadata.Endpoint) {
+// what they are bound to. The listener for other brokers is the first one.
+func (b *Broker) endpoints(peers string) (list []metadata.Endpoint) {
 	for i, l := range b.cfg.Listeners {
 		if l.Forward {
 			continue // none of them needs to know it
@@ -232,7 +233,11 @@ func (b *Broker) endpoints() (list []metadata.Endpoint) {
 			e.Host, _ = config.HostPort(l.Listen)
 			_, e.Port = config.HostPort(b.bound.clients[i][0].Addr().String()) // the actual one if it was 0
 		}
-		list = append(list, e)
+		if l.Name == peers {
+			list = slices.Insert(list, 0, e)
+		} else {
+			list = append(list, e)
+		}
 	}
 	return list
 }

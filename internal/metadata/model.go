@@ -77,7 +77,8 @@ type Broker struct {
 	Incarnation ID `json:"incarnation"`
 	// Dirs are the broker's log directories.
 	Dirs []BrokerDir `json:"dirs,omitempty"`
-	// Listeners are the addresses at which clients reach the broker.
+	// Listeners are the addresses at which others reach the broker. The first one is for other
+	// brokers, whatever they call theirs; see Peer.
 	Listeners []Endpoint `json:"listeners,omitempty"`
 	// Rack is broker.rack, empty if it is not set.
 	Rack string `json:"rack,omitempty"`
@@ -128,6 +129,14 @@ func (b *Broker) Dir(id [16]byte) (BrokerDir, bool) {
 		}
 	}
 	return BrokerDir{}, false
+}
+
+// Peer returns the address for other brokers, false if the broker has none.
+func (b *Broker) Peer() (Endpoint, bool) {
+	if len(b.Listeners) == 0 {
+		return Endpoint{}, false
+	}
+	return b.Listeners[0], true
 }
 
 // Endpoint returns the address of a listener, false if the broker has no listener of that name.

@@ -114,6 +114,7 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.await(1)
 	c.does("broker maintain 2 --end", "broker 2 is in sync and leads")
 	c.refusesTo("broker maintain 2 -- false", "false: exit status 1; when the broker runs, chronikctl broker maintain 2 --end")
+	c.refusesTo("broker maintain 2 --wait 5s -- true", "broker 2 has not restarted")
 	c.maintain(2)
 
 	c.does("topic create lone --replication-factor 1", "lone created")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -12,13 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // maintenanceGap is the time between two questions whether all replicas are in sync.
@@ -56,25 +60,7 @@ func maintainBroker(a *app.App) *cobra.Command {
 				return err
 			}
 			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, args []string) error {
-				m, err := adm.Metadata(ctx)
-				if err != nil {
-					return app.Refused("read the metadata", app.BrokerError(err), "")
-				}
-				if err := registered(ctx, cl, m, id, fmt.Sprintf("maintain broker %d", id)); err != nil {
-					return err
-				}
-				if err := inSync(ctx, a, adm, id, wait.Value()); err != nil {
-					return err
-				}
-				if !end {
-					if err := maintain(ctx, a, adm, id, args[1:]); err != nil || len(args) == 1 {
-						return err
-					}
-					if err := inSync(ctx, a, adm, id, wait.Value()); err != nil {
-						return err
-					}
-				}
-				return giveBack(ctx, a, adm, id)
+				return (&maintenance{a: a, adm: adm, cl: cl, id: id, wait: wait.Value()}).do(ctx, end, args[1:])
 			})(cmd, args)
 		},
 	}
@@ -83,100 +69,187 @@ func maintainBroker(a *app.App) *cobra.Command {
 	return c
 }
 
-// maintain makes other brokers lead what a broker leads, and runs the command, if any.
-func maintain(ctx context.Context, a *app.App, adm *kadm.Client, id int32, command []string) error {
-	leads, err := yield(ctx, a, adm, id)
+// maintenance is one run of broker maintain.
+type maintenance struct {
+	a    *app.App
+	adm  *kadm.Client
+	cl   *kgo.Client
+	id   int32
+	wait time.Duration // for replicas that are not in sync, each time
+}
+
+func (x *maintenance) do(ctx context.Context, end bool, command []string) error {
+	m, err := x.adm.Metadata(ctx)
 	if err != nil {
+		return app.Refused("read the metadata", app.BrokerError(err), "")
+	}
+	if err := registered(ctx, x.cl, m, x.id, fmt.Sprintf("maintain broker %d", x.id)); err != nil {
 		return err
 	}
-	if len(command) == 0 {
-		var done app.Outcomes
-		done.Done(fmt.Sprintf("broker %d", id), "can be stopped: it leads %s; then run chronikctl broker maintain %d --end", leads, id)
-		return a.PrintOutcomes(&done)
+	if err := x.inSync(ctx, -1); err != nil {
+		return err
 	}
-	a.Note("broker %d leads %s; running %s", id, leads, strings.Join(command, " "))
-	if err := runCommand(ctx, a, command); err != nil {
-		return fmt.Errorf("maintain broker %d: %s: %w; when the broker runs, chronikctl broker maintain %d --end gives its leaderships back",
-			id, command[0], err, id)
+	if end {
+		return x.giveBack(ctx)
 	}
-	return nil
+	leads, err := x.yield(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(command) > 0:
+		return x.restart(ctx, leads, command)
+	}
+	var done app.Outcomes
+	done.Done(fmt.Sprintf("broker %d", x.id), "can be stopped: it leads %s; then run chronikctl broker maintain %d --end", leads, x.id)
+	return x.a.PrintOutcomes(&done)
 }
+
+// restart runs the command that restarts the broker, waits until it has, and gives the leaderships
+// back.
+func (x *maintenance) restart(ctx context.Context, leads string, command []string) error {
+	before, err := epochOf(ctx, x.cl, x.id)
+	if err != nil {
+		return app.Refused("describe the cluster", app.BrokerError(err), "")
+	}
+	x.a.Note("broker %d leads %s; running %s", x.id, leads, strings.Join(command, " "))
+	if err := runCommand(ctx, x.a, command); err != nil {
+		return fmt.Errorf("maintain broker %d: %s: %w; when the broker runs, chronikctl broker maintain %d --end gives its leaderships back",
+			x.id, command[0], err, x.id)
+	}
+	if err := x.inSync(ctx, before); err != nil {
+		return err
+	}
+	return x.giveBack(ctx)
+}
+
+var errInterrupted = errors.New("interrupted")
 
 // runCommand runs a program, and returns when it has ended. The program reads what this one reads.
 // Its output is not an outcome, so it goes where notes go. A process that it has left in the
-// background may hold that open.
+// background may hold that open. When ctx ends, the program is interrupted: it may have stopped the
+// broker, and is to decide itself how far it gets.
 func runCommand(ctx context.Context, a *app.App, command []string) error {
-	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr, c.WaitDelay = a.In, a.Err, a.Err, time.Second
-	if err := c.Run(); !errors.Is(err, exec.ErrWaitDelay) {
+	if err := c.Start(); err != nil {
 		return err
 	}
-	return nil
+	defer context.AfterFunc(ctx, func() {
+		a.Note("interrupted: waiting for %s to end", command[0])
+		_ = c.Process.Signal(os.Interrupt) // it fails if the program has ended
+	})()
+	err := c.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil
+	}
+	return err
 }
 
-// yield makes other brokers lead what a broker leads, and returns how much it still leads.
-func yield(ctx context.Context, a *app.App, adm *kadm.Client, id int32) (leads string, err error) {
-	p, m, err := move.Read(ctx, adm)
+// epochOf returns a broker's epoch, which grows with every start; -1 if brokers do not tell it.
+func epochOf(ctx context.Context, cl *kgo.Client, id int32) (int64, error) {
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.IncludeFencedBrokers = true
+	req.UnknownTags.Set(view.EpochTag, []byte{})
+	resp, err := req.RequestWith(ctx, cl)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
 	if err != nil {
-		return "", err
+		return -1, err
 	}
-	alone := p.Yield(id)
-	var out app.Outcomes
-	if err := p.Run(ctx, a, adm, move.Once(), &out); err != nil {
-		return "", err
+	epoch := int64(-1)
+	for _, b := range resp.Brokers {
+		if b.NodeID == id {
+			b.UnknownTags.Each(func(tag uint32, p []byte) {
+				if e, ok := view.ParseEpoch(p); ok && tag == view.EpochTag {
+					epoch = e
+				}
+			})
+		}
 	}
-	if err := out.Err(); err != nil {
-		return "", err
+	return epoch, nil
+}
+
+// yield makes other brokers lead what the broker leads, and returns how much it still leads.
+func (x *maintenance) yield(ctx context.Context) (leads string, err error) {
+	var alone []string
+	var total int
+	var unable []int32
+	for range 2 { // in the second round, those that could not lead in the first are not asked again
+		p, m, err := move.Read(ctx, x.adm)
+		if err != nil {
+			return "", err
+		}
+		alone, total = p.Yield(x.id, unable...), partitionCount(m)
+		var out app.Outcomes
+		if err := p.Run(ctx, x.a, x.adm, move.Once(), &out); err != nil {
+			return "", err
+		}
+		if err := out.Err(); err != nil {
+			return "", err
+		}
+		if unable = p.Unable(); len(unable) == 0 {
+			break
+		}
 	}
-	n, err := leadsWhen(ctx, a, adm, id, func(n int) bool { return n <= len(alone) })
+	n, err := x.leadsWhen(ctx, func(n int) bool { return n <= len(alone) })
 	if err != nil {
 		return "", err
 	}
 	if len(alone) > 0 {
-		a.Note("no other broker has a replica of %s: %s cannot be written or read while the broker is stopped", strings.Join(alone, ", "),
+		x.a.Note("no other broker can lead %s: %s cannot be written or read while the broker is stopped", strings.Join(alone, ", "),
 			text.Plural(len(alone), "partition", "partitions"))
 	}
-	return fmt.Sprintf("%s of %d", text.Count(n, "partition"), partitionCount(m)), nil
+	return fmt.Sprintf("%s of %d", text.Count(n, "partition"), total), nil
 }
 
 // giveBack spreads the leaderships over all brokers.
-func giveBack(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
-	p, m, err := move.Read(ctx, adm)
+func (x *maintenance) giveBack(ctx context.Context) error {
+	p, m, err := move.Read(ctx, x.adm)
 	if err != nil {
 		return err
 	}
 	p.Lead()
 	var out app.Outcomes
-	if err := p.Run(ctx, a, adm, move.Once(), &out); err != nil {
+	if err := p.Run(ctx, x.a, x.adm, move.Once(), &out); err != nil {
 		return err
 	}
 	if err := out.Err(); err != nil {
 		return err
 	}
-	leads, err := leadsWhen(ctx, a, adm, id, func(n int) bool { return n >= p.Prefers(id) })
+	leads, err := x.leadsWhen(ctx, func(n int) bool { return n >= p.Prefers(x.id) })
 	if err != nil {
 		return err
 	}
 	var done app.Outcomes
-	done.Done(fmt.Sprintf("broker %d", id), "is in sync and leads %s of %d", text.Count(leads, "partition"), partitionCount(m))
-	return a.PrintOutcomes(&done)
+	done.Done(fmt.Sprintf("broker %d", x.id), "is in sync and leads %s of %d", text.Count(leads, "partition"), partitionCount(m))
+	return x.a.PrintOutcomes(&done)
 }
 
 var errBehind = errors.New("not all replicas are in sync")
 
-// inSync waits until a broker is active, and all replicas of the cluster are in sync.
-func inSync(ctx context.Context, a *app.App, adm *kadm.Client, id int32, most time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, most, errBehind)
+// inSync waits until the broker is active, in another epoch than before unless that is negative,
+// and all replicas of the cluster are in sync.
+func (x *maintenance) inSync(ctx context.Context, before int64) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, x.wait, errBehind)
 	defer cancel()
 	for said := ""; ; {
-		m, err := adm.Metadata(ctx)
-		why := ""
+		m, err := x.adm.Metadata(ctx)
+		why, epoch := "", int64(-1)
+		if err == nil && before >= 0 {
+			epoch, err = epochOf(ctx, x.cl, x.id)
+		}
 		switch {
-		case err == nil && !slices.Contains(m.Brokers.NodeIDs(), id):
-			why = fmt.Sprintf("broker %d is not active", id)
+		case err == nil && !slices.Contains(m.Brokers.NodeIDs(), x.id):
+			why = fmt.Sprintf("broker %d is not active", x.id)
+		case err == nil && before >= 0 && epoch == before:
+			why = fmt.Sprintf("broker %d has not restarted", x.id)
 		case err == nil:
 			why = behind(m)
-		case ctx.Err() == nil:
+		case ctx.Err() == nil && before < 0:
 			return app.Refused("read the metadata", app.BrokerError(err), "")
 		}
 		if why == "" && err == nil {
@@ -184,11 +257,11 @@ func inSync(ctx context.Context, a *app.App, adm *kadm.Client, id int32, most ti
 		}
 		if why != "" && why != said {
 			said = why
-			a.Note("waiting: %s", why)
+			x.a.Note("waiting: %s", why)
 		}
 		if pause.Sleep(ctx, maintenanceGap) != nil {
-			why = cmp.Or(said, fmt.Sprintf("no broker answered within %s", most))
-			return app.WithCode(app.ExitFailed, fmt.Errorf("maintain broker %d: %s; chronikctl cluster health names the reason", id, why))
+			why = cmp.Or(said, fmt.Sprintf("no broker answered within %s", x.wait))
+			return app.WithCode(app.ExitFailed, fmt.Errorf("maintain broker %d: %s; chronikctl cluster health names the reason", x.id, why))
 		}
 	}
 }
@@ -213,35 +286,40 @@ func behind(m kadm.Metadata) string {
 	return "replicas of " + strings.Join(names, ", ") + more + " are not in sync"
 }
 
-// leadsWhen waits until a broker leads a number of partitions that is right, and returns it.
-func leadsWhen(ctx context.Context, a *app.App, adm *kadm.Client, id int32, right func(int) bool) (leads int, err error) {
+// leadsWhen waits until the number of partitions that the broker leads is right, and returns it.
+func (x *maintenance) leadsWhen(ctx context.Context, right func(int) bool) (leads int, err error) {
 	moves := errors.New("leaderships move still")
-	err = a.While(ctx, func(err error) bool { return errors.Is(err, moves) }, func() error {
-		m, err := adm.Metadata(ctx)
+	var instead []string
+	err = x.a.While(ctx, func(err error) bool { return errors.Is(err, moves) }, func() error {
+		m, err := x.adm.Metadata(ctx)
 		if err != nil {
 			return app.Refused("read the metadata", app.BrokerError(err), "")
 		}
-		if leads = leadsOf(m, id); !right(leads) {
+		leads, instead = 0, nil
+		for _, t := range m.Topics.Sorted() {
+			for _, p := range t.Partitions.Sorted() {
+				if p.Leader == x.id {
+					leads++
+				}
+				if len(p.Replicas) > 0 && p.Leader != p.Replicas[0] {
+					instead = append(instead, fmt.Sprintf("%s-%d, which broker %d should lead", t.Topic, p.Partition, p.Replicas[0]))
+				}
+			}
+		}
+		if !right(leads) {
 			return moves
 		}
 		return nil
 	})
 	if errors.Is(err, moves) {
-		err = fmt.Errorf("broker %d leads %s, because other replicas could not lead; run the command again", id,
-			text.Count(leads, "partition"))
+		more := ""
+		if len(instead) > 3 {
+			more, instead = fmt.Sprintf(", and %d more", len(instead)-3), instead[:3]
+		}
+		err = fmt.Errorf("broker %d leads %s; other leaders than the preferred ones have %s%s; chronikctl cluster health names the reason",
+			x.id, text.Count(leads, "partition"), strings.Join(instead, "; "), more)
 	}
 	return leads, err
-}
-
-func leadsOf(m kadm.Metadata, id int32) (n int) {
-	for _, t := range m.Topics {
-		for _, p := range t.Partitions {
-			if p.Leader == id {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 func partitionCount(m kadm.Metadata) (n int) {

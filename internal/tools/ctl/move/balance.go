@@ -22,8 +22,16 @@ func (p *Plan) Fill(broker int32) {
 	p.Lead()
 }
 
-// Lead spreads the preferred leaders over the replicas that there are, or are planned.
-func (p *Plan) Lead() { p.classes(p.lead) }
+// Lead spreads the preferred leaders over the replicas that there are, or are planned, and has them
+// elected, also those of partitions that do not change.
+func (p *Plan) Lead() {
+	p.classes(p.lead)
+	for _, x := range p.parts {
+		if x.leader >= 0 && x.leader != x.to[0] {
+			p.elects = append(p.elects, x.partition)
+		}
+	}
+}
 
 // Prefers returns how many partitions prefer a broker as their leader, with what is planned.
 func (p *Plan) Prefers(broker int32) (n int) {
@@ -35,21 +43,26 @@ func (p *Plan) Prefers(broker int32) (n int) {
 	return n
 }
 
-// Yield makes other brokers the preferred leaders of the partitions that prefer a broker: of those
-// in sync, the one with the fewest. It returns the partitions that have no other.
-func (p *Plan) Yield(broker int32) (alone []string) {
+// Yield makes other brokers the leaders of the partitions that a broker leads, or prefers to lead:
+// of those in sync, the one that is preferred, or else the one with the fewest. The unable ones
+// become no leaders. It returns the partitions that have no other broker.
+func (p *Plan) Yield(broker int32, unable ...int32) (alone []string) {
 	leads := map[int32]int{}
 	for _, x := range p.parts {
 		p.topics[x.topic] = true
 		leads[x.to[0]]++
 	}
 	for _, x := range p.parts {
-		if x.to[0] != broker {
+		if x.to[0] != broker && (x.leader != broker || !slices.Contains(unable, x.to[0])) {
+			if x.leader == broker {
+				p.elects = append(p.elects, x.partition)
+			}
 			continue
 		}
 		best := -1
 		for i, b := range x.to {
-			if b != broker && p.active(b) && slices.Contains(x.isr, b) && (best < 0 || leads[b] < leads[x.to[best]]) {
+			if b != broker && p.active(b) && slices.Contains(x.isr, b) && !slices.Contains(unable, b) &&
+				(best < 0 || leads[b] < leads[x.to[best]]) {
 				best = i
 			}
 		}
@@ -57,13 +70,18 @@ func (p *Plan) Yield(broker int32) (alone []string) {
 			alone = append(alone, x.String())
 			continue
 		}
-		leads[broker]--
+		leads[x.to[0]]--
 		leads[x.to[best]]++
 		toFront(x.to, best)
-		x.to = append(slices.Delete(x.to, 1, 2), broker)
+		if at := slices.Index(x.to, broker); at > 0 {
+			x.to = append(slices.Delete(x.to, at, at+1), broker)
+		}
 	}
 	return alone
 }
+
+// Unable returns the preferred leaders that could not be elected when the plan was carried out.
+func (p *Plan) Unable() []int32 { return p.unable }
 
 // classes calls f with the partitions of users' topics, and with those of internal ones.
 func (p *Plan) classes(f func(parts []*part)) {

@@ -29,6 +29,9 @@ type Plan struct {
 	sizes   map[partition]int64
 	// topics are those that the command is about: it waits for their moves in progress.
 	topics map[string]bool
+	// elects are partitions whose preferred leaders are to lead although nothing moves.
+	elects []partition
+	unable []int32 // see Unable
 }
 
 type partition struct {

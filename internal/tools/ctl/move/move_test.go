@@ -85,6 +85,13 @@ func TestPlans(t *testing.T) {
 		{"a dead broker gets nothing", 2, "", [][]int32{{1, 9}, {1, 9}, {1, 9}}, balance, "0 [2 9]"},
 		{"a broker gives its leaders up", 3, "", firsts[:3], yield(1), "0 [2 3 1], 1 [3 2 1], 2 [2 3 1]"},
 		{"a broker is alone", 3, "", [][]int32{{1}, {2, 1}}, yield(1), ""},
+		{"one that could not lead is not asked again", 3, "", [][]int32{{2, 1, 3}, {2, 1}, {1, 2, 3}}, func(p *Plan) error {
+			p.parts[0].leader, p.parts[1].leader = 1, 1
+			if alone := p.Yield(1, 2); len(alone) != 1 || alone[0] != "t-1" {
+				t.Errorf("alone: %q", alone)
+			}
+			return nil
+		}, "0 [3 2 1], 2 [3 2 1]"},
 		{"the preferred leader stays", 3, "", [][]int32{{1, 2}, {1, 3}}, factor(1), "0 [1], 1 [1]"},
 		{"a shared rack loses one", 3, "xxy", [][]int32{{1, 2, 3}}, factor(2), "0 [1 3]"},
 		{"only the rack of the one that leaves is free", 5, "xyzxz", [][]int32{{1, 2, 3}}, leave(3), "0 [1 2 5]"},
@@ -237,6 +244,19 @@ func TestAMoveThatTheControllerExceeded(t *testing.T) {
 		m := &Move{from: c.from, to: c.to}
 		if got := m.exceeded(c.is); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+// A broker may lead what it does not prefer, because the preferred leader could not for a while.
+// Then nothing moves, and the preferred leader is elected.
+func TestWhatLeadsWithoutPreferenceIsElected(t *testing.T) {
+	for name, plan := range map[string]func(*Plan){"yield": func(p *Plan) { p.Yield(1) }, "lead": func(p *Plan) { p.Lead() }} {
+		p := newPlan(cluster(2, "", []int32{2, 1}, []int32{1, 2}, []int32{2, 1}, []int32{1, 2}), nil)
+		p.parts[0].leader, p.parts[1].leader = 1, -1
+		plan(p)
+		if want := []partition{{"t", 0}}; !slices.Equal(p.elects, want) {
+			t.Errorf("%s elects %v, want %v", name, p.elects, want)
 		}
 	}
 }

@@ -128,14 +128,13 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 	for _, m := range moves {
 		r.bytes += m.copies()
 	}
-	if r.total == 0 {
-		return r.limit.release(ctx, p.topics)
-	}
-	if err := r.all(ctx); err != nil {
-		if ctx.Err() != nil {
-			return r.interrupted(rate)
+	if r.total > 0 {
+		if err := r.all(ctx); err != nil {
+			if ctx.Err() != nil {
+				return r.interrupted(rate)
+			}
+			return err
 		}
-		return err
 	}
 	r.elect(ctx, moves)
 	for _, topic := range slices.Sorted(maps.Keys(r.done)) {
@@ -305,27 +304,33 @@ func (r *run) progress(now kadm.Metadata) {
 	}
 }
 
-// elect makes the preferred leaders of what has moved lead. One that cannot lead yet does so later:
-// the controller tries again.
+// elect makes the preferred leaders of what has moved lead, and those that the plan elects. One
+// that cannot lead yet does so later: the controller tries again.
 func (r *run) elect(ctx context.Context, moves []Move) {
 	set := kadm.TopicsSet{}
 	for _, m := range moves {
 		set.Add(m.topic, m.n)
 	}
-	if len(moves) == 0 {
+	for _, e := range r.elects {
+		set.Add(e.topic, e.n)
+	}
+	if len(set) == 0 {
 		return
 	}
 	answers, err := r.adm.ElectLeaders(ctx, kadm.ElectPreferredReplica, set)
 	later := 0
-	for _, partitions := range answers {
-		for _, x := range partitions {
-			if x.Err != nil && !errors.Is(x.Err, kerr.ElectionNotNeeded) {
-				later++
+	for _, x := range r.parts {
+		switch answer, asked := answers[x.topic][x.n]; {
+		case err != nil, !asked, answer.Err == nil, errors.Is(answer.Err, kerr.ElectionNotNeeded):
+		default:
+			later++
+			if !slices.Contains(r.unable, x.to[0]) {
+				r.unable = append(r.unable, x.to[0])
 			}
 		}
 	}
 	if err != nil {
-		later = len(moves)
+		later = len(moves) + len(r.elects)
 	}
 	if later > 0 {
 		r.a.Note("%s led by its preferred leader later, when that is in sync", text.Plural(later, "partition is", "partitions are each"))
