@@ -28,8 +28,9 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Seeds: len(c.o.Conf.Seeds), Log: c.o.Log.Named("controller"),
 	})
 	applier.Subscribe("controller", loop.Follow)
-	applier.Subscribe("links", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
+	applier.Subscribe("links", func(_ context.Context, prev, next *metadata.Image, _ *metadata.Delta) error {
 		c.book.follow(next)
+		c.others.changed(prev, next)
 		return nil
 	})
 	if err := applier.Start(c.ctx, c.store); err != nil {

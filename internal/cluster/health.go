@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/pause"
 )
 
@@ -29,7 +30,7 @@ const (
 type others struct {
 	mu    sync.Mutex
 	heard map[int32]health.Heard
-	asked map[int32]bool // a request waits for its answer
+	asked map[int32]bool // a request waits for its answer; false: which is about a former state
 }
 
 // Reports returns the newest reports of the other brokers, by broker. It does not block.
@@ -86,7 +87,7 @@ type asker interface {
 func (o *others) begin(node int32) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.asked[node] {
+	if _, waits := o.asked[node]; waits {
 		return false
 	}
 	o.asked[node] = true
@@ -97,9 +98,29 @@ func (o *others) begin(node int32) bool {
 func (o *others) end(node int32, h *health.Heard) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.asked, node)
-	if h != nil {
+	if h != nil && o.asked[node] {
 		o.heard[node] = *h
+	}
+	delete(o.asked, node)
+}
+
+// changed removes the reports of brokers that have started, or become active, since they reported:
+// what a former process said, or a starting one, is not true of it. That of a broker which was
+// fenced stays, because it may explain why.
+func (o *others) changed(prev, next *metadata.Image) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, b := range next.Brokers() {
+		before, known := prev.Broker(b.ID)
+		was, _ := prev.Liveness(b.ID)
+		is, _ := next.Liveness(b.ID)
+		if known && before.Epoch == b.Epoch && (is == was || is != metadata.Active) {
+			continue
+		}
+		delete(o.heard, b.ID)
+		if _, waits := o.asked[b.ID]; waits {
+			o.asked[b.ID] = false
+		}
 	}
 }
 

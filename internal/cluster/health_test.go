@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
@@ -54,6 +55,7 @@ func TestAnswersToARequestForAReport(t *testing.T) {
 	} {
 		c := askers(t)
 		c.others.heard[3] = health.Heard{Broker: 3, Report: &health.Report{Version: "former"}}
+		c.others.begin(3)
 		c.others.end(3, c.askReport(3, answers(func(context.Context) ([]byte, error) { return x.answer, x.err })))
 		h := c.Reports()[0]
 		if former := h.Report != nil && h.Report.Version == "former"; former != x.keeps {
@@ -95,4 +97,48 @@ func TestABrokerThatHangsIsAskedOnce(t *testing.T) {
 			t.Error("an old report was not forgotten")
 		}
 	})
+}
+
+// A report is about the process that made it. A former one's "draining" is not shown of the broker
+// that has started since; neither is one that was asked for before.
+func TestAReportEndsWithItsProcess(t *testing.T) {
+	image := func(epoch int64, state metadata.Liveness) *metadata.Image {
+		b := metadata.Broker{Member: 33, Incarnation: [16]byte{byte(epoch)}}
+		s := metadata.BrokerState{Liveness: state, Incarnation: b.Incarnation}
+		img, err := metadata.Load([]metadata.KV{{Key: metadata.BrokerKey(3), Value: b.Encode(), ModRevision: epoch},
+			{Key: metadata.LivenessKey(3), Value: s.Encode(), ModRevision: epoch}}, epoch)
+		must.OK(t, err)
+		return img
+	}
+	report := &health.Heard{Broker: 3, Report: &health.Report{Phase: "draining"}}
+	for _, x := range []struct {
+		name       string
+		prev, next *metadata.Image
+		keeps      bool
+	}{
+		{"nothing changed", image(1, metadata.Active), image(1, metadata.Active), true},
+		{"it drains", image(1, metadata.Active), image(1, metadata.Draining), true},
+		{"it is fenced", image(1, metadata.Active), image(1, metadata.Fenced), true},
+		{"it has started", image(1, metadata.Fenced), image(2, metadata.Starting), false},
+		{"it is active", image(2, metadata.Starting), image(2, metadata.Active), false},
+	} {
+		c := askers(t)
+		c.others.heard[3] = *report
+		c.others.changed(x.prev, x.next)
+		if kept := len(c.Reports()) == 1; kept != x.keeps {
+			t.Errorf("%s: the report is kept: %v", x.name, kept)
+		}
+		c.others.begin(3)
+		c.others.changed(x.prev, x.next)
+		if c.others.begin(3) {
+			t.Errorf("%s: a second request is sent", x.name)
+		}
+		c.others.end(3, report)
+		if kept := len(c.Reports()) == 1; kept != x.keeps {
+			t.Errorf("%s: the answer is kept: %v", x.name, kept)
+		}
+		if !c.others.begin(3) {
+			t.Errorf("%s: no further request is sent", x.name)
+		}
+	}
 }
