@@ -85,7 +85,8 @@
 //	                                     which 1/8 is for small requests
 //	whole requests, unanswered           ProduceBytes, OtherBytes;         waits, first come, first
 //	                                     ConnectionBytes and -Requests     served; is not read
-//	one request                          MaxFrame, 2 times its budget      is closed
+//	one request                          MaxFrame; a Produce 2 times its   is closed
+//	                                     budget, others half of it
 //	connections without a login          MaxUnauthenticated, also per      is closed at accept
 //	                                     address; LoginTimeout             is closed
 //	TLS records without data             2,048, before the login 256;      is closed

@@ -374,7 +374,7 @@ func (p *Partition) notify(effect progress.Effect) {
 func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	r := p.role.Load()
 	if !r.leader {
-		return false, p.notLeader(r) // BecomeFollower or Delete has already emptied the queues
+		return false, p.notLeader(r) // retire or Delete has already emptied the queues
 	}
 	if err := p.log.Offline(); err != nil {
 		return false, err // Reverted may have run already, and nothing else would finish the append

@@ -56,7 +56,7 @@ func (l *Log) takeLocked(next admitted) (group []*Append, size int) {
 	return group, size
 }
 
-// takeMarkersLocked is takeLocked for markers only.
+// takeMarkersLocked is takeLocked for markers only; the caller holds the same mutexes.
 func (l *Log) takeMarkersLocked() (group []*Append, size int) {
 	rest := l.queue[:0]
 	for _, a := range l.queue {
@@ -72,7 +72,7 @@ func (l *Log) takeMarkersLocked() (group []*Append, size int) {
 	return group, size
 }
 
-// countLocked counts an append that leaves the queue.
+// countLocked counts an append that leaves the queue. The caller holds queueMu.
 func (l *Log) countLocked(a *Append) {
 	if a.Kind == Marker {
 		l.markers--

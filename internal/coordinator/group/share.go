@@ -33,7 +33,8 @@ type share struct {
 	// what was produced to them before the first fetch would be skipped. A new coordinator knows
 	// them from the states that are being initialized, and from partitions without a state.
 	added map[assign.TopicID]int32
-	// failures counts failed requests in a row. waits: the next ones follow when timerShare is due.
+	// failures counts failed requests in a row. waits: the next ones follow when timerShares is
+	// due.
 	failures int
 	waits    bool
 	// deletions are the requests to delete the group, which wait for the Delete of the states.

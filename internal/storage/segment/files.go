@@ -17,7 +17,8 @@ type Files struct {
 	max      int
 	indexes  indexCache
 	verified verified
-	busy     func() bool // see YieldTo; nil: nothing else uses the disk
+	contents atomic.Uint64 // the last Segment.content, which is unique in verified
+	busy     func() bool   // see YieldTo; nil: nothing else uses the disk
 
 	mu   sync.Mutex
 	idle *sync.Cond // signaled when a file is no longer busy

@@ -155,7 +155,9 @@ func Open(files *Files, dir string, base, size int64) *Segment {
 
 func newSegment(files *Files, dir string, base int64) *Segment {
 	s := &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), jitter: rand.Float64()}
-	s.renew()
+	if files != nil { // otherwise only its paths are used
+		s.renew()
+	}
 	return s
 }
 

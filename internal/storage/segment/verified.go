@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,13 +49,9 @@ const (
 	verifiedFor = time.Minute
 )
 
-// contents is the last Segment.content. It only counts: numbers that are unique in the process are
-// unique in each cache, whatever segments share one.
-var contents atomic.Uint64
-
 // renew forgets which bytes of the segment are verified, and ends its loans. The content is 0 while
 // the bytes change: nothing is remembered then, and nothing lent.
-func (s *Segment) renew() { s.content.Store(contents.Add(1)) }
+func (s *Segment) renew() { s.content.Store(s.files.contents.Add(1)) }
 
 // Content returns a number that changes when bytes of the segment may have been replaced or cut.
 // Appends do not change it. It is 0 while the bytes change.

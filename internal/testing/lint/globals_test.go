@@ -17,7 +17,7 @@ import (
 // Two brokers may run in one process (pkg/chronik). A variable of a package that one of them sets
 // is shared by both. So such variables have one value from their declaration on, except these.
 var mutable = map[string]string{
-	"internal/storage/segment.contents": "a counter: a number that is unique in the process is unique in each cache of it",
+	"internal/record.sharedBudget": "the memory to which batches inflate is a part of the memory limit, which a process has once",
 }
 
 // changing are the methods of sync and of sync/atomic that change a value. Those of a sync.Pool are
@@ -82,6 +82,12 @@ func changes(files map[string]goFile) map[string][]string {
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			switch n := n.(type) {
+			case *ast.ValueSpec: // a pointer that is made at the first call is a variable that all share
+				for i, v := range n.Values {
+					if top(n.Names[i]) && onceForAll(v) {
+						note(n.Names[i])
+					}
+				}
 			case *ast.AssignStmt:
 				if n.Tok != token.DEFINE {
 					for _, e := range n.Lhs {
@@ -99,6 +105,24 @@ func changes(files map[string]goFile) map[string][]string {
 		})
 	}
 	return found
+}
+
+// onceForAll reports whether an expression is a sync.OnceValue of a pointer.
+func onceForAll(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok || len(call.Args) != 1 {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != "OnceValue" && sel.Sel.Name != "OnceValues" {
+		return false
+	}
+	f, ok := call.Args[0].(*ast.FuncLit)
+	if !ok || len(f.Type.Results.List) == 0 {
+		return false
+	}
+	_, pointer := f.Type.Results.List[0].Type.(*ast.StarExpr)
+	return pointer
 }
 
 // named returns the package-level variable that an expression is, or is a part of, or "".
@@ -178,14 +202,16 @@ func TestAChangedVariableIsFound(t *testing.T) {
 		var names = map[string]int{}
 		var Open = []int{1}
 		var ErrFull, fixed = 1, 2
+		var linux = sync.OnceValue(func() bool { return true })
 		func f(limit int) { limit++; fixed := 3; fixed = 4; _ = fixed }`
 	for what, c := range map[string]struct{ text, want string }{
-		"nothing":         {"package a\nfunc g() int { return count + limit }", ""},
-		"an assignment":   {"package a\nfunc g() { count = 1 }", "changes internal/a.count"},
-		"an increment":    {"package a\nfunc g() { count++ }", "changes internal/a.count"},
-		"an element":      {"package a\nfunc g() { names[`x`] = 1 }", "changes internal/a.names"},
-		"a call":          {"package a\nfunc g() { places.Store(nil) }", "changes internal/a.places"},
-		"another package": {"package b\nimport \"" + module + "/internal/a\"\nfunc g() { a.Open[0] = 1 }", "changes internal/a.Open"},
+		"nothing":           {"package a\nfunc g() int { return count + limit }", ""},
+		"an assignment":     {"package a\nfunc g() { count = 1 }", "changes internal/a.count"},
+		"an increment":      {"package a\nfunc g() { count++ }", "changes internal/a.count"},
+		"an element":        {"package a\nfunc g() { names[`x`] = 1 }", "changes internal/a.names"},
+		"a call":            {"package a\nfunc g() { places.Store(nil) }", "changes internal/a.places"},
+		"what is made once": {"package a\nvar shared = sync.OnceValue(func() *int { return new(int) })", "changes internal/a.shared"},
+		"another package":   {"package b\nimport \"" + module + "/internal/a\"\nfunc g() { a.Open[0] = 1 }", "changes internal/a.Open"},
 	} {
 		files := map[string]goFile{}
 		for name, text := range map[string]string{"internal/a/a.go": declares, "internal/" + c.text[8:9] + "/more.go": c.text} {
