@@ -17,8 +17,8 @@
 // through the settings that chronikd's documentation names (cluster.name, cluster.seeds, node.id).
 //
 // The package has no logic of its own, and does not know the components of a broker, which
-// internal/daemon starts. What it exports is in api.txt, which a test compares with
-// the code: names are added and never changed.
+// internal/daemon starts. What it exports is in api.txt, which a test compares with the code: names
+// are added and never changed.
 package chronik
 
 import (
