@@ -1,5 +1,5 @@
 // Command chronik-bench measures brokers that speak the Kafka protocol. Its code is in
-// internal/tools/bench.
+// internal/tools/bench. This package knows only signals, and the version that is linked in.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command chronikctl administers a broker from a shell. internal/tools/ctl holds its commands.
+// Command chronikctl administers a broker from a shell. internal/tools/ctl holds its commands. This
+// package knows only signals, and the version that is linked in.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command chronikd is the broker. Its implementation is in internal/daemon.
+// Command chronikd is the broker. Its command line is in internal/chronikd, and the broker that it
+// starts in internal/daemon. This package knows only the version that is linked in.
 package main
 
 import "github.com/chronik-io/chronik/internal/chronikd"

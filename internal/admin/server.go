@@ -2,8 +2,8 @@
 // profiles, and JSON about state that Kafka's protocol does not cover.
 //
 // It shows the components in Options and changes nothing except the log level. docs/admin.md
-// promises the form of its JSON. Access restricts requests.
-// The daemon starts it.
+// promises the form of its JSON. Access restricts requests. The daemon starts it. It does not know
+// how the broker is built.
 package admin
 
 import (

@@ -19,7 +19,7 @@ const (
 // timeForm is RFC 3339 with milliseconds.
 const timeForm = "2006-01-02T15:04:05.000Z07:00"
 
-// lineJSON is a line. The names and their order are promised to readers.
+// lineJSON is a line, a JSON object. The names and their order are promised to readers.
 type lineJSON struct {
 	Time        string          `json:"t"`
 	Kind        Kind            `json:"ev"`

@@ -35,8 +35,8 @@ func (b *Handler) Snapshots(ctx context.Context) (x view.SnapshotList) {
 	return x
 }
 
-// askSnapshot passes a request of an operator to the metadata leader. Its outcome follows in the
-// state of the service.
+// askSnapshot passes a request of an operator to the metadata leader: a view.SnapshotAsk as JSON,
+// like the answer. Its outcome follows in the state of the service.
 func (b *Handler) askSnapshot(ctx context.Context, body []byte) []byte {
 	var q view.SnapshotAsk
 	if err := decodeTagged(body, maxSnapshotAsk, &q); err != nil {

@@ -82,6 +82,8 @@ func (c *Cluster) quorum(ctx context.Context) controller.Quorum {
 	return q
 }
 
+// The requests and answers are JSON. A receiver ignores fields that it does not know.
+
 // refusal is an error on the wire; the zero value is none.
 type refusal struct {
 	Kind controller.Kind `json:"kind,omitempty"` // of a *controller.Error

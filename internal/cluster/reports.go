@@ -22,6 +22,7 @@ type reporter struct {
 }
 
 // reportsRequest asks the process of a broker for its logs. The answer omits those that it lacks.
+// Both are JSON.
 type reportsRequest struct {
 	Incarnation metadata.ID     `json:"incarnation"`
 	Partitions  []partitionName `json:"partitions"`

@@ -20,7 +20,7 @@ import (
 // ErrBackup means that the backup directory cannot be used.
 var ErrBackup = errors.New("backup directory cannot be used")
 
-// Manifest is the table of contents of a backup.
+// Manifest is the table of contents of a backup, as JSON.
 type Manifest struct {
 	Version int     `json:"v"`    // manifestVersion
 	Made    string  `json:"made"` // RFC 3339

@@ -29,7 +29,20 @@ import (
 //	D ──▶ A   on the lane of clients, CL: ClientHello
 //
 // Either end sends NO with the reason instead, and closes. Without a secret, helloA is not
-// encrypted and the mac is empty.
+// encrypted and the mac is empty. The request is framed as Kafka's, and HE to CL are frames. Their
+// bytes, big endian:
+//
+//	request  length u32 | API key u16 | version u16 (0) | correlation id u32 (0) |
+//	         length of the client id i16 (-1) | helloD
+//	HE       nonceA 32 | helloA, encrypted with AES-256-GCM and a nonce of zeros | tag 16
+//	         without a secret: helloA
+//	PF       mac 32; without a secret: none
+//	RY       none
+//	CL       see ClientHello
+//	NO       reason u8 | cause | 0 u8 | remedy
+//	mac of   label | length u32, helloD | length u32, helloA or nonceA | with TLS: its material 32
+//
+// What it protects from:
 //
 //   - A stranger who dials learns whether there is a secret, and nothing else: what A states, and
 //     why two brokers do not fit, is for ends that have proved the secret. D compares first: who

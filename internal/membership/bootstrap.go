@@ -20,8 +20,8 @@ type Member struct {
 	Address string `json:"address"` // HOST:PORT for other brokers
 }
 
-// State is a node's answer to the question which cluster it belongs to. Every node answers it, with
-// and without a cluster.
+// State is a node's answer to the question which cluster it belongs to, as JSON. Every node answers
+// it, with and without a cluster.
 type State struct {
 	Name string `json:"name"` // cluster.name
 	Self Member `json:"self"`

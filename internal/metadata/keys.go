@@ -11,7 +11,8 @@ import (
 )
 
 // The keys of a cluster. <id> is FormatID's text. <name> is a topic's name with every '.' replaced
-// by '_', so that one key guards all names that Kafka treats as colliding.
+// by '_', so that one key guards all names that Kafka treats as colliding. <n> is a partition, of
+// 10 digits.
 //
 //	/cluster                    Cluster
 //	/producer-ids               ProducerIDs: the next block
@@ -27,7 +28,9 @@ import (
 //	/configs/topics/<id>        Configs: a topic's overrides
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
 //	/configs/groups/<group>     Configs: a consumer group's own; its name escaped as in a URL path
-//	/configs/client-metrics/<n> Configs: a subscription to metrics of clients (KIP-714); its name escaped as above
+//	/configs/client-metrics/<subscription>
+//	                            Configs: a subscription to metrics of clients (KIP-714); its name
+//	                            escaped as above
 //	/acls/<id>                  acl.Binding: an access rule; the id is made of its contents
 //	/deleting/<id>              Deleting: stays until no broker has to confirm
 //	/deleting/<id>/<broker>     the broker has not removed its logs of the topic yet; it deletes

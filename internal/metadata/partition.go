@@ -16,9 +16,10 @@ import (
 //	version u8 | ack rule u8 | leader + 1 | leader epoch | partition epoch | unclean epoch |
 //	replicas | ISR | ELR | adding | removing | last
 //
-// Numbers are varints of 32 bits. A list is its length and then its broker ids. last is one byte,
-// 0 none, 1 a replica, 2 a lossy replica, and in the last two cases the broker and 16 bytes of its
-// log directory id. A partition with three replicas in sync has 16 bytes.
+// Numbers are unsigned varints of 32 bits. A list is its length and then its broker ids. last is
+// one byte, 0 none, 1 a replica, 2 a lossy replica, and in the last two cases the broker and 16
+// bytes of its log directory id. A partition with three replicas in sync has 18 bytes if all its
+// numbers are below 128.
 const (
 	lastNone  = 0
 	lastClean = 1

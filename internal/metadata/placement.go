@@ -13,7 +13,7 @@ import (
 //	version u8 | number of directories | their ids, 16 bytes each |
 //	number of partitions | for each from 0 on: 0 for none, or 1 + the index of its directory
 //
-// Numbers are varints of 32 bits, so a partition has one byte.
+// Numbers are unsigned varints of 32 bits, so a partition has one byte.
 type Placement struct {
 	dirs [][16]byte // sorted by first use
 	at   []int32    // by partition: 0 for none, otherwise 1 + the index in dirs

@@ -2,7 +2,8 @@
 //
 // Each source reads one component and changes nothing: log directories, partitions, groups,
 // connections, and the machine. The daemon registers a source with the health monitor and the
-// metrics when it has opened the component.
+// metrics when it has opened the component. The package does not decide what is a fault, nor how it
+// is shown: internal/health/checks and the admin port do.
 package observe
 
 import (

@@ -1,5 +1,5 @@
-// Package storage stores logs on disk. It is the only package that knows both the journal and
-// the segments.
+// Package storage stores logs on disk. Of a running broker, it is the only package that knows both
+// the journal and the segments.
 //
 // It owns log directories (Dir), the logs in them (Log), and the Manager that places logs in
 // directories. A Log accepts validated batches, checks the sequence of their producer, assigns

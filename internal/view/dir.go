@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Dir is a log directory with its journal. Sizes are in bytes.
+// Dir is a log directory with its journal, as JSON on the admin port. Sizes are in bytes.
 type Dir struct {
 	Path    string `json:"path"`
 	ID      string `json:"id"`

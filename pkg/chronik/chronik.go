@@ -16,8 +16,9 @@
 // A program may run any number of brokers; there is no global state. Several of them form a cluster
 // through the settings that chronikd's documentation names (cluster.name, cluster.seeds, node.id).
 //
-// The package has no logic of its own. What it exports is in api.txt, which a test compares with
-// the code: names are added and never changed.
+// The package has no logic of its own, and does not know the components of a broker, which
+// internal/daemon starts. What it exports is in api.txt, which a test compares with the code: names
+// are added and never changed.
 package chronik
 
 import (

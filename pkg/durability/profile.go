@@ -8,7 +8,7 @@
 //
 // A profile is data. The built-in ones are returned by Builtin; a program that
 // embeds a broker adds its own through NewSet. There is no process-global
-// registry.
+// registry. The package does not know how a profile is kept.
 package durability
 
 import "time"

@@ -1,6 +1,7 @@
 // Command validate decodes manifests from standard input as the API server does that validates
 // fields strictly: an unknown or duplicate field, or a value of another type, is an error. It is a
-// module of its own, so that chronik does not depend on Kubernetes.
+// module of its own, so that chronik does not depend on Kubernetes. It does not know how the
+// manifests are made.
 package main
 
 import (

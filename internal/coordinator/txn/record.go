@@ -101,7 +101,9 @@ func (v *value) has(p Partition) bool {
 	return ok
 }
 
-// Formats of records. A level of transaction.version from 1 on has the tagged fields.
+// Formats of records, which kmsg encodes as Kafka does: a key is a kmsg.TxnMetadataKey, and a value
+// a kmsg.TxnMetadataValue, whose fields have the order of the bytes. A level of transaction.version
+// from 1 on has the tagged fields.
 const (
 	keyVersion    = 0
 	plainVersion  = 0

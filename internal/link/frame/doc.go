@@ -9,6 +9,9 @@
 // The checksum covers the eight bytes before it and the payload. It detects damage, and a reader
 // that has lost its place; it protects from no attacker.
 //
+// The comment of each AppendTo draws a payload, or an entry of one: u32 and i32 are numbers of 32
+// bits without and with a sign, and a number alone is how many bytes a field has.
+//
 // It promises that a payload costs no memory in proportion to what it claims: the length is checked
 // against the bound of its kind before anything is allocated, and a list has no count of its own,
 // since its entries have one size.

@@ -1,12 +1,60 @@
 package frame
 
 import (
+	"encoding/binary"
 	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
+
+// drawn encodes a value as the comment of its AppendTo draws it.
+func drawn(t *testing.T, source string, value any) (coded []byte) {
+	t.Helper()
+	v := reflect.Indirect(reflect.ValueOf(value))
+	m := regexp.MustCompile(`// AppendTo .*\n//\n((?://\t.*\n)+)func \(\w \*?` + v.Type().Name() + `\) AppendTo`).FindStringSubmatch(source)
+	if m == nil {
+		t.Fatalf("the comment of AppendTo of %s draws nothing", v.Type().Name())
+	}
+	line := strings.TrimSpace(strings.ReplaceAll(m[1], "//\t", " "))
+	for part := range strings.SplitSeq(line, "|") {
+		words := strings.Fields(part)
+		width := words[len(words)-1]
+		bits, err := strconv.Atoi(strings.TrimLeft(width, "ui"))
+		must.OK(t, err)
+		name := strings.Join(words[:len(words)-1], "")
+		field := v.FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) })
+		number := uint64(0)
+		switch {
+		case name == "zeros":
+			coded = append(coded, make([]byte, bits)...)
+			continue
+		case !field.IsValid():
+			t.Fatalf("%s has no field %q", v.Type().Name(), name)
+		case field.Kind() == reflect.Array:
+			id := field.Interface().([16]byte)
+			coded = append(coded, id[:bits]...)
+			continue
+		case field.Kind() == reflect.Bool && field.Bool():
+			number = 1
+		case field.CanUint():
+			number = field.Uint()
+		case field.CanInt():
+			number = uint64(field.Int())
+		}
+		if signed := strings.HasPrefix(width, "i"); signed != field.CanInt() {
+			t.Errorf("%s: %s is drawn as %s", v.Type().Name(), name, width)
+		}
+		coded = append(coded, binary.BigEndian.AppendUint64(nil, number)[8-bits/8:]...)
+	}
+	return coded
+}
 
 // Exact bytes of the payload of every kind of frame, so that no change of the format goes
 // unnoticed. The header and the frames of the handshake have tests of their own.
@@ -28,6 +76,12 @@ func TestFormatIsFixed(t *testing.T) {
 		SY: Sync{Slot: 1, LeaderEpoch: 2, End: 3},
 		PR: Producers{Slot: 1, Offset: 2},
 	}
+	source := ""
+	for _, name := range []string{"payload.go", "piece.go"} {
+		text, err := os.ReadFile(name)
+		must.OK(t, err)
+		source += string(text)
+	}
 	var b strings.Builder
 	for _, k := range kinds() {
 		p := payloads[k]
@@ -38,7 +92,11 @@ func TestFormatIsFixed(t *testing.T) {
 				t.Errorf("no payload of %s", k)
 				continue
 			}
-			fmt.Fprintf(&b, "%s %x\n\n", k, p.AppendTo(nil))
+			got := p.AppendTo(nil)
+			fmt.Fprintf(&b, "%s %x\n\n", k, got)
+			if want := drawn(t, source, p); string(got) != string(want) {
+				t.Errorf("%s is % x, and drawn as % x", k, got, want)
+			}
 		}
 	}
 	golden.File(t, "testdata/frames.hex", strings.TrimSuffix(b.String(), "\n"), "go test ./internal/link/frame -run FormatIsFixed")

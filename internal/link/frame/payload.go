@@ -41,7 +41,10 @@ type Subscription struct {
 	Serial uint64
 }
 
-// AppendTo appends the entry to dst.
+// AppendTo appends the entry to dst:
+//
+//	slot u32 | topic 16 | partition i32 | leader epoch i32 | directory 16 | last epoch i32 |
+//	log end i64 | log start i64 | written i64 | durable i64 | write through u32 | serial u64
 func (s *Subscription) AppendTo(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, s.Slot)
 	dst = append(dst, s.Topic[:]...)
@@ -110,7 +113,9 @@ type Verdict struct {
 	Offset   int64
 }
 
-// AppendTo appends the entry to dst.
+// AppendTo appends the entry to dst:
+//
+//	slot u32 | decision u8 | zeros 3 | epoch i32 | offset i64
 func (v Verdict) AppendTo(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, v.Slot)
 	dst = append(dst, byte(v.Decision), 0, 0, 0)
@@ -143,7 +148,10 @@ type Data struct {
 	GapEpoch    int32 // 0 with batches
 }
 
-// AppendTo appends the fields to dst.
+// AppendTo appends the fields to dst:
+//
+//	slot u32 | leader epoch i32 | prev end i64 | next end i64 | high i64 | log start i64 |
+//	gap epoch i32
 func (d *Data) AppendTo(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, d.Slot)
 	dst = append32(dst, d.LeaderEpoch)
@@ -179,7 +187,9 @@ type Producers struct {
 	Offset int64
 }
 
-// AppendTo appends the fields to dst.
+// AppendTo appends the fields to dst:
+//
+//	slot u32 | offset i64
 func (x Producers) AppendTo(dst []byte) []byte {
 	return append64(binary.BigEndian.AppendUint32(dst, x.Slot), x.Offset)
 }
@@ -204,7 +214,9 @@ type High struct {
 	LogStart    int64
 }
 
-// AppendTo appends the entry to dst.
+// AppendTo appends the entry to dst:
+//
+//	slot u32 | leader epoch i32 | high i64 | log start i64
 func (h High) AppendTo(dst []byte) []byte {
 	return appendEnds(dst, h.Slot, h.LeaderEpoch, h.High, h.LogStart)
 }
@@ -229,7 +241,9 @@ type Sync struct {
 	End         int64
 }
 
-// AppendTo appends the entry to dst.
+// AppendTo appends the entry to dst:
+//
+//	slot u32 | leader epoch i32 | end i64
 func (s Sync) AppendTo(dst []byte) []byte {
 	return append64(append32(binary.BigEndian.AppendUint32(dst, s.Slot), s.LeaderEpoch), s.End)
 }
@@ -254,7 +268,9 @@ type Ack struct {
 	Durable     int64
 }
 
-// AppendTo appends the entry to dst.
+// AppendTo appends the entry to dst:
+//
+//	slot u32 | leader epoch i32 | written i64 | durable i64
 func (a Ack) AppendTo(dst []byte) []byte {
 	return appendEnds(dst, a.Slot, a.LeaderEpoch, a.Written, a.Durable)
 }
@@ -301,7 +317,9 @@ type Offline struct {
 	Cause Cause
 }
 
-// AppendTo appends the entry to dst.
+// AppendTo appends the entry to dst:
+//
+//	slot u32 | cause u8 | zeros 3
 func (o Offline) AppendTo(dst []byte) []byte { return appendCause(dst, o.Slot, o.Cause) }
 
 // ParseOffline reads the entry at the start of p. The error wraps ErrMalformed.
@@ -320,7 +338,9 @@ type End struct {
 	Cause Cause
 }
 
-// AppendTo appends the entry to dst.
+// AppendTo appends the entry to dst:
+//
+//	slot u32 | cause u8 | zeros 3
 func (e End) AppendTo(dst []byte) []byte { return appendCause(dst, e.Slot, e.Cause) }
 
 // ParseEnd reads the entry at the start of p. The error wraps ErrMalformed.
@@ -335,7 +355,9 @@ type Start struct {
 	LogStart int64
 }
 
-// AppendTo appends the entry to dst.
+// AppendTo appends the entry to dst:
+//
+//	slot u32 | log start i64
 func (s Start) AppendTo(dst []byte) []byte {
 	return append64(binary.BigEndian.AppendUint32(dst, s.Slot), s.LogStart)
 }

@@ -23,7 +23,9 @@ type Piece struct {
 	Timeout uint32 // milliseconds that the sender of a request waits for the response
 }
 
-// AppendTo appends the fields to dst.
+// AppendTo appends the fields to dst:
+//
+//	id u64 | offset u32 | total u32 | method u16 | zeros 2 | timeout u32
 func (p Piece) AppendTo(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, p.ID)
 	dst = binary.BigEndian.AppendUint32(dst, p.Offset)

@@ -6,7 +6,8 @@ import (
 	"github.com/chronik-io/chronik/internal/statelog"
 )
 
-// format describes the files of a copy.
+// format describes the files of a copy. A record of a snapshot is what kv.AppendKV appends, and one
+// of the log what kv.AppendChanges appends.
 var format = statelog.Format{Name: "metadata", Magic: "chronikm", Version: 1}
 
 // reader loads the records of a copy's files into a state. It implements statelog.Reader.

@@ -29,15 +29,16 @@
 //
 // internal/statelog writes the files; its package comment lists the effects of a crash. Records:
 //
-//	snapshot  'm' generation, member, index, term, revision, members; 'k' for each key (kv.AppendKV);
-//	          'h' and 'e' as in the log, for what is not applied yet
+//	snapshot  'm' generation, 16 bytes, member, index, term, revision, members (ConfState of the
+//	          library, as protobuf); 'k' for each key (kv.AppendKV); 'h' and 'e' as in the log, for
+//	          what is not applied yet
 //	log       'e' index term type data: replaces this entry and all after it
 //	          'h' term vote commit
 //
 // Numbers are uvarints, bytes follow their length. The members after a change are not recorded: the
 // change is an entry and is applied again. Data of an entry:
 //
-//	version u8, sequence u64 of the leader, { length, kv.AppendTxn }
+//	version u8, sequence u64 of the leader, big endian, { length, kv.AppendTxn }
 //
 // # States of a member
 //

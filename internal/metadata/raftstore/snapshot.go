@@ -21,9 +21,10 @@ import (
 // A snapshot travels as a sequence of requests, because it may be larger than any message:
 //
 //	header, 's', id u64, piece number u32, last u8, CRC-32C of id to last and the payload u32,
-//	payload: piece 0: { length, raft message without the keys, revision }
+//	payload: piece 0: length, raft message without the keys, revision
 //	         others:  { length, kv.AppendKV }
 //
+// Numbers of a header are big-endian, those of a payload uvarints; the message is a protobuf.
 // The member that receives it loads the keys as they come, so that neither side holds the encoded
 // snapshot. A piece that does not follow the previous one ends the transfer; the leader then begins
 // another one.

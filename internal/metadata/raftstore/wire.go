@@ -20,7 +20,7 @@ import (
 //	1  16  cluster generation
 //	17  8  member that sends
 //	25  8  member that is meant
-//	33     message of the raft library | request
+//	33     message of the raft library, as protobuf | request
 const (
 	wireVersion = 1
 	headerSize  = 33
@@ -32,7 +32,8 @@ const (
 	requestPiece = 's' // of a snapshot
 )
 
-// Results of a request: the first byte of the response.
+// Results of a request: the first byte of the response. Numbers are uvarints, a key follows its
+// length, and a text is the rest.
 const (
 	resultOK        = 0 // revision
 	resultConflict  = 1 // revision, key, found, expected
@@ -170,8 +171,8 @@ type remoteError struct {
 func (e *remoteError) Error() string { return "the metadata leader answers: " + e.text }
 func (e *remoteError) Unwrap() error { return e.kind }
 
-// Data of an entry with transactions: version u8, sequence u64, and for each transaction its length
-// and kv.AppendTxn.
+// Data of an entry with transactions: version u8, sequence u64, big endian, and for each
+// transaction its length, a uvarint, and kv.AppendTxn.
 const entryVersion = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

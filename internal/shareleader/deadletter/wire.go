@@ -26,7 +26,13 @@ type answer struct {
 	appended bool
 }
 
-// wireFormat is the first byte of requests and answers.
+// wireFormat is the first byte of requests and answers. uvarint and varint are those of package
+// encoding/binary:
+//
+//	request  version u8 | topic id 16 | partition uvarint | producer id varint |
+//	         offset of the last batch known varint | length of the batch uvarint | batch
+//	answer   version u8 | appended u8 | offset varint | sequence varint | leader varint |
+//	         number of letters uvarint | for each: offset varint, leader epoch varint
 const wireFormat = 2
 
 func (q *request) encode() []byte {

@@ -16,7 +16,8 @@
 //
 //	header      sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64
 //	            | directory id 16 | journal id 16 | boot id 16
-//	            | sequence found u64 | cluster id 16 | generation of its metadata 16 | clean u8
+//	            | finding: id 16, sequence u64 | cluster id 16
+//	            | generation of its metadata 16 | clean u8
 //	change      header | count { log } | if any of them notes a led epoch: count { position in
 //	            the list uvarint, led epoch i32 }
 //	log         topic id 16 | partition i32 | flags u8 | topic string | why it is offline string

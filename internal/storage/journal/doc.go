@@ -54,5 +54,6 @@
 //	                           ▲                                                    │ failure
 //	                           └────────────────────────────────────────────────────┘
 //
-// docs/journal.md describes the formats and the rules of recovery.
+// The comment of header draws the format of a file; docs/journal.md has its reasons and the rules
+// of recovery.
 package journal

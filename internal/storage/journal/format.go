@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// docs/journal.md has the layout of a journal file.
+// Sizes, marks and flags of a journal file; the comment of header has its layout.
 const (
 	headerMagic   = 0x31484a43 // "CJH1"
 	frameMagic    = 0x31464a43 // "CJF1"
@@ -60,6 +60,27 @@ var ErrNewer = errors.New("journal has another format")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// header begins a journal file, which is:
+//
+//	0     header, first copy: 72 bytes, and zeros up to 512
+//	4096  header, second copy
+//	8192  frames
+//
+//	header: magic u32 (CJH1) | crc u32 (of the next 64 bytes) | version u16 | 0 u16 | 0 u32 |
+//	       file sequence u64 | salt u64 | first LSN u64 | journal id 16 | capacity u64 | 0 u64
+//	frame: magic u32 (CJF1) | crc u32 (of all that follows) | payload length u32 | type u8 |
+//	       flags u8 | 0 u16 | salt u64 | LSN u64 | durableThrough u64 | topic id 16 |
+//	       partition i32 | epoch i32 | prevEnd i64 | nextEnd i64 | payload
+//	type:  1 batches (payload: the record batches of [prevEnd, nextEnd)); epoch is 0
+//	       2 gap (no payload): the leader's log has no batches in [prevEnd, nextEnd), and its
+//	         leader epoch there is epoch
+//	       3 skip (no payload, no log): the next frame is at position nextEnd of the file, a
+//	         multiple of 4096; 4 to 15 are reserved
+//	flags: 1 last of its write, 2 carried
+//
+// Integers are little endian; a crc is a CRC-32C. Frames are at multiples of 8, the first one of a
+// write at a multiple of 4096. A file of quarantined frames has no header, and frames with salt 0,
+// each directly behind the one before.
 type header struct {
 	seq      uint64
 	salt     uint64

@@ -49,7 +49,7 @@ func testFile() []byte {
 	return append(b, make([]byte, align(int64(len(b)), block)-int64(len(b)))...)
 }
 
-// testTypes are entries of each type, by the name of the type in docs/journal.md.
+// testTypes are entries of each type, by the name of the type in the drawing.
 func testTypes() map[string]*Entry {
 	s := NewStream(StreamID{Topic: [16]byte{0xaa, 0xbb}, Partition: 3})
 	return map[string]*Entry{
@@ -59,13 +59,19 @@ func testTypes() map[string]*Entry {
 	}
 }
 
-// layout encodes what docs/journal.md describes under a name, up to a payload, with a crc of b from
-// the 9th byte to its end.
+// drawing returns the drawing in format.go, as lines without the marks of a comment.
+func drawing(t *testing.T) string {
+	t.Helper()
+	source, err := os.ReadFile("format.go")
+	ok(t, err)
+	return strings.ReplaceAll(string(source), "\n//\t", "\n")
+}
+
+// layout encodes what the drawing has under a name, up to a payload, with a crc of b from the 9th
+// byte to its end.
 func layout(t *testing.T, name string, values map[string]any, b []byte) (coded []byte) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/journal.md")
-	ok(t, err)
-	_, text, _ := strings.Cut(string(page), "\n"+name+": ")
+	_, text, _ := strings.Cut(drawing(t), "\n"+name+": ")
 	text = regexp.MustCompile(`\n\S`).Split(text, 2)[0]
 	values["0"], values["crc"] = 0, crc32.Checksum(b[8:], castagnoli)
 	for _, m := range regexp.MustCompile(`([\w ]+?) ([ui])?(\d+)(?: \([\w ]+\))?\s+(?:\||$)`).FindAllStringSubmatch(text+" ", -1) {
@@ -74,7 +80,7 @@ func layout(t *testing.T, name string, values map[string]any, b []byte) (coded [
 		ok(t, err)
 		switch id, isID := v.([16]byte); {
 		case !known:
-			t.Fatalf("docs/journal.md, %s: an unknown field %q", name, m[1])
+			t.Fatalf("format.go, %s: an unknown field %q", name, m[1])
 		case isID && m[2] == "":
 			coded = append(coded, id[:bits]...)
 		default:
@@ -86,8 +92,8 @@ func layout(t *testing.T, name string, values map[string]any, b []byte) (coded [
 	return coded
 }
 
-// The page that describes the layout is true to the byte, and has all types of frames.
-func TestLayoutIsAsDescribed(t *testing.T) {
+// The drawing of the layout is true to the byte, and has all types of frames.
+func TestLayoutIsAsDrawn(t *testing.T) {
 	h := testHeader()
 	b := h.encode()[:headerLen]
 	want := layout(t, "header", map[string]any{"magic": headerMagic, "version": formatVersion, "file sequence": h.seq, "salt": h.salt,
@@ -111,15 +117,13 @@ func TestLayoutIsAsDescribed(t *testing.T) {
 			t.Errorf("%s\n%swant\n%s", name, hex.Dump(b), hex.Dump(want))
 		}
 	}
-	page, err := os.ReadFile("../../../docs/journal.md")
-	ok(t, err)
 	slices.Sort(types)
-	var described []string
-	for _, m := range regexp.MustCompile(`(?m)^(?:type:)? +(\d) (\w+) \(`).FindAllStringSubmatch(string(page), -1) {
-		described = append(described, m[1]+" "+m[2])
+	var drawn []string
+	for _, m := range regexp.MustCompile(`(?m)^(?:type:)? +(\d) (\w+) \(`).FindAllStringSubmatch(drawing(t), -1) {
+		drawn = append(drawn, m[1]+" "+m[2])
 	}
-	if !slices.Equal(types, described) {
-		t.Errorf("types %v, described are %v", types, described)
+	if !slices.Equal(types, drawn) {
+		t.Errorf("types %v, drawn are %v", types, drawn)
 	}
 }
 

@@ -47,4 +47,6 @@
 //
 // A paused broker's network and disk stand still, but its clocks continue: unlike one that gets
 // SIGSTOP, it knows at once when its lease is over.
+//
+// The package has no code of its own outside its tests, and no package imports it.
 package brokers

@@ -130,22 +130,83 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 
 // bound matches the words with which a package comment says what the package leaves to others.
 var bound = regexp.MustCompile(`\b(?:must not|does not|do not|nor) (?:know|own|interpret|decide|open)s?\b` +
-	`|\bknows? (?:no|nothing|neither|none|only)\b|\b(?:and|imports) no other\b` +
-	`|\b(?:decides?|changes?|imports?|opens?|reads?|starts?) (?:no|nothing|neither)\b|\b(?:no|without) (?:I/O|locks)\b`)
+	`|\bknows? (?:no|nothing|neither|none|only)\b|\b(?:and|imports) no other\b|\bneeds? only\b` +
+	`|\b(?:decides?|imports?|opens?|reads?|starts?|contacts?) (?:no|nothing|neither)\b|\b(?:no|without) (?:I/O|locks)\b` +
+	`|\b(?:belongs to tests only|no package imports it)\b`)
 
-// TestComponentsSayWhatTheyLeaveToOthers checks that the comment of each package of the broker
-// says what the package does not know, own or decide. Without that, a package takes over what
-// another one does.
+// TestComponentsSayWhatTheyLeaveToOthers checks that each package comment says what the package
+// does not know, own or decide. Without that, a package takes over what another one does.
 func TestComponentsSayWhatTheyLeaveToOthers(t *testing.T) {
-	for path, f := range goFiles(t, func(path string) bool { return strings.HasPrefix(path, "../../../internal/") }) {
-		of := filepath.Dir(path)
-		if f.syntax.Doc == nil || strings.HasPrefix(of, "internal/testing") || strings.HasPrefix(of, "internal/tools") ||
-			strings.HasSuffix(path, "_test.go") {
-			continue
+	files := goFiles(t, func(path string) bool { return !strings.HasPrefix(path, "../../../scripts/") })
+	for _, with := range packageComments(files) {
+		for _, path := range with {
+			if text := strings.ReplaceAll(files[path].syntax.Doc.Text(), "\n", " "); !bound.MatchString(text) {
+				t.Errorf("%s: the package comment does not say what the package does not know, own or decide", path)
+			}
 		}
-		if text := strings.ReplaceAll(f.syntax.Doc.Text(), "\n", " "); !bound.MatchString(text) {
-			t.Errorf("%s: the package comment does not say what the package does not know, own or decide", path)
+	}
+}
+
+// claimFaults compares what the package comments claim about imports with the imports. imports has
+// those of each package's code without its tests; all paths are without the module path.
+func claimFaults(comments map[string]string, imports map[string][]string) (faults []string) {
+	for of, text := range comments {
+		if strings.Contains(text, " no other package of ") && len(imports[of]) > 0 {
+			faults = append(faults, fmt.Sprintf("%s imports %s, and its comment says that it knows no other package", of, imports[of][0]))
 		}
+		for by, all := range imports {
+			if !slices.Contains(all, of) {
+				continue
+			}
+			if strings.Contains(text, "no package imports it") {
+				faults = append(faults, fmt.Sprintf("%s imports %s, whose comment says that no package does", by, of))
+			}
+			if strings.Contains(text, "belongs to tests only") && !strings.HasPrefix(by, "internal/testing/") {
+				faults = append(faults, fmt.Sprintf("%s imports %s, which belongs to tests only", by, of))
+			}
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// TestPackageCommentsClaimWhatTheImportsSay checks the claims that imports can refute.
+func TestPackageCommentsClaimWhatTheImportsSay(t *testing.T) {
+	comments, imports := map[string]string{}, map[string][]string{}
+	for path, f := range goFiles(t, func(path string) bool { return !strings.HasSuffix(path, "_test.go") }) {
+		if f.syntax.Doc != nil {
+			comments[filepath.Dir(path)] = strings.ReplaceAll(f.syntax.Doc.Text(), "\n", " ")
+		}
+	}
+	for _, p := range packages(t) {
+		for _, of := range p.Imports {
+			if name, ok := strings.CutPrefix(of, module+"/"); ok {
+				imports[p.name()] = append(imports[p.name()], name)
+			}
+		}
+	}
+	for _, fault := range claimFaults(comments, imports) {
+		t.Error(fault)
+	}
+}
+
+func TestAFalseClaimIsFound(t *testing.T) {
+	comments := map[string]string{
+		"internal/leaf":            "Package leaf imports no other package of this module.",
+		"internal/testing/lent":    "Package lent lends. It belongs to tests only.",
+		"internal/testing/nothing": "Package nothing has no code, and no package imports it.",
+	}
+	imports := map[string][]string{"internal/testing/other": {"internal/testing/lent"}, "internal/broker": {"internal/leaf"}}
+	if got := claimFaults(comments, imports); len(got) > 0 {
+		t.Errorf("%q, want none", got)
+	}
+	imports["internal/leaf"] = []string{"internal/text"}
+	imports["internal/broker"] = []string{"internal/testing/lent", "internal/testing/nothing"}
+	want := "internal/broker imports internal/testing/lent, which belongs to tests only\n" +
+		"internal/broker imports internal/testing/nothing, whose comment says that no package does\n" +
+		"internal/leaf imports internal/text, and its comment says that it knows no other package"
+	if got := strings.Join(claimFaults(comments, imports), "\n"); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package must ends a test whose preparation fails. It does not compare values: what a test is
-// about has a message of its own.
+// about has a message of its own. It knows nothing of what is tested.
 package must
 
 // OK ends a test if err is not nil. t is a *testing.T, a *testing.B, or a *rapid.T.

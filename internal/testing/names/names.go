@@ -1,5 +1,5 @@
 // Package names answers lookups of host names in tests, so that no test depends on the name servers
-// of the machine.
+// of the machine. It knows nothing of brokers.
 package names
 
 import (

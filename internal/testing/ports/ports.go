@@ -1,4 +1,5 @@
-// Package ports chooses the ports of brokers that a test restarts.
+// Package ports chooses the ports of brokers that a test restarts. It does not know what listens on
+// them.
 package ports
 
 import (

@@ -1,5 +1,6 @@
 // Package sharetest has a share coordinator for tests of leaders of share groups: the state machine
-// of package sharestate without a log, with calls that tests can delay, lose and repeat.
+// of package sharestate without a log, with calls that tests can delay, lose and repeat. It
+// does not know the leaders that call it.
 package sharetest
 
 import (

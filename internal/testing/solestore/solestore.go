@@ -1,5 +1,6 @@
 // Package solestore opens a metadata store for tests: that of an only voter. It begins empty, at
-// revision 0, where a broker's store begins with the first metadata of its cluster.
+// revision 0, where a broker's store begins with the first metadata of its cluster. It belongs
+// to tests only.
 package solestore
 
 import (

@@ -1,5 +1,5 @@
 // Package storetest checks that a back end keeps the promises of metadata.Store. The tests of every
-// back end run it.
+// back end run it. It knows no back end, only the interface and package kv.
 package storetest
 
 import (

@@ -1,5 +1,6 @@
 // Package tries bounds the number of similar histories that a test tries. The test's own number
-// serves every change; an environment variable asks for more, as a number or as a duration.
+// serves every change; an environment variable asks for more, as a number or as a duration. It
+// does not know what a history is.
 package tries
 
 import (

@@ -6,7 +6,8 @@
 // produce and consume, and logs has log. All build on app, which has the flags and the clients.
 //
 // Standard output carries only the answer, everything else goes to standard error. The exit code is
-// 0 only if everything was done. Only logs, which works on files, knows the broker's internals.
+// 0 only if everything was done. The package does not know the broker's internals: only logs does,
+// which works on files.
 package ctl
 
 import (

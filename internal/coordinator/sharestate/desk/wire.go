@@ -15,8 +15,9 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
 
-// A call is the items for one broker, and an answer has a result for each of them. Numbers are
-// varints, and texts are their length and their bytes.
+// A call is the items for one broker, and an answer has a result for each of them. Lengths and
+// indexes are unsigned varints of package encoding/binary, and other numbers without a size are its
+// signed ones. Texts and bytes follow their length.
 //
 //	call    version u8 | names | items
 //	  name  group | topic id, 16 bytes

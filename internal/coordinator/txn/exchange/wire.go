@@ -13,8 +13,9 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 )
 
-// A call begins with the version of the format and its kind. Numbers are varints, and texts are
-// their length and their bytes.
+// A call begins with the version of the format and its kind. Lengths, indexes, number, dead and ms
+// are unsigned varints of package encoding/binary, and other numbers without a size are its signed
+// ones. Texts follow their length.
 //
 //	orders     version u8 | kind u8 | life | number | dead | topics | orders
 //	  order    flags u8 | producer id | producer epoch | coordinator epoch | leader epoch |

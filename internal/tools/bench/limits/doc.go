@@ -6,5 +6,5 @@
 // measured time. A failed write or sync ends the measurement with an error and without a figure.
 //
 // cmd/chronik-bench offers it as `limits`; package compare runs the echo next to brokers. Its
-// clients are those of package load; it connects to no broker.
+// clients are those of package load; it contacts no broker.
 package limits

@@ -1,7 +1,7 @@
 // Package cert implements chronikctl cert: it shows certificates of brokers and of files.
 //
 // It needs no login: the certificates are in the TLS handshake. internal/security/certs reads the
-// files, as a broker does.
+// files, as a broker does. The package knows nothing of Kafka's protocol.
 package cert
 
 import (

@@ -1,9 +1,9 @@
 // Package config implements chronikctl config: it gets, sets, unsets and describes the configs of
 // topics, brokers, groups, loggers and subscriptions to metrics of clients.
 //
-// The broker provides names, documentation, defaults, sources and bounds. The package knows by name
-// only the configs that decide which records are kept, and those that are warned about. All changes
-// of chronikctl pass through Change, also those of topic alter.
+// The broker provides names, documentation, defaults, sources and bounds. The package does not know
+// configs by name, except those that decide which records are kept, and those that are warned
+// about. All changes of chronikctl pass through Change, also those of topic alter.
 package config
 
 import (

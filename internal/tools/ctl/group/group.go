@@ -4,6 +4,10 @@
 // It treats groups of the classic and of the consumer protocol (KIP-848) alike, and as far as they
 // have the same, share groups (KIP-932; share.go). Each command is in a file of its name; state.go
 // fetches the data that they share.
+//
+// It needs only Kafka's protocol, except for single records, which chronik's tagged fields name
+// (view.ShareTag). If there is an admin port, describe also shows what the leaders know of a share
+// group.
 package group
 
 import (

@@ -3,7 +3,8 @@
 //
 // A Plan starts from the cluster as it is, with the moves in progress as if they were complete. So
 // a command that was interrupted continues if it is run again. run.go requests a bounded number of
-// moves at a time and waits for the copies; throttle.go bounds their rate.
+// moves at a time and waits for the copies; throttle.go bounds their rate. It needs only Kafka's
+// protocol.
 package move
 
 import (

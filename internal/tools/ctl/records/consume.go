@@ -6,6 +6,8 @@
 // consume without --follow prints the records that the topics hold when it starts, and exits. It
 // keeps the order within a partition. It skips a partition that cannot be read, reads the others
 // and reports the error at the end. It commits a group's offset only for printed records.
+//
+// Both need only Kafka's protocol, and know nothing of how a broker stores records.
 package records
 
 import (

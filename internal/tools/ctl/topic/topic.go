@@ -1,5 +1,8 @@
 // Package topic implements chronikctl topic: create, list, describe, alter, delete,
 // add-partitions, elect, move and trim. Each command is in a file of its name.
+//
+// It needs only Kafka's protocol. If there is an admin port, describe also shows what it says of
+// logs.
 package topic
 
 import (
