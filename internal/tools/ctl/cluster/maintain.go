@@ -244,7 +244,7 @@ func (x *maintenance) inSync(ctx context.Context, before int64) error {
 		}
 		switch {
 		case err == nil && !slices.Contains(m.Brokers.NodeIDs(), x.id):
-			why = fmt.Sprintf("broker %d is not active", x.id)
+			why = fmt.Sprintf("broker %d is not active, or has no listener of the name of the one that was dialed", x.id)
 		case err == nil && before >= 0 && epoch == before:
 			why = fmt.Sprintf("broker %d has not restarted", x.id)
 		case err == nil:
