@@ -56,7 +56,8 @@ type Edit struct {
 	Unset  []string // keys
 	DryRun bool     // only check and list what would be done
 
-	values map[string]string // Set in the units of the configs
+	values  map[string]string // Set in the units of the configs
+	creates bool              // the topics do not exist yet
 }
 
 // read checks the texts and sets values.
