@@ -3,14 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/health"
-	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
-	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 )
 
@@ -26,25 +23,32 @@ func (x *examination) configs(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	found, err := x.adm.DescribeTopicConfigs(ctx, names...)
+	found, failed, err := config.ReadAll(ctx, x.cl, config.Topics(names))
 	if err != nil {
-		return app.Refused("describe the configs of topics", app.BrokerError(err), "")
+		return err
+	}
+	for _, name := range names {
+		x.lacks("configs of topic "+name, failed[name])
 	}
 	broker := config.Values{}
 	if ids := x.Meta.Brokers.NodeIDs(); len(ids) > 0 {
-		all, err := x.adm.DescribeBrokerConfigs(ctx, ids[0])
-		if err != nil {
-			return app.Refused("describe the configs of brokers", app.BrokerError(err), "")
+		one := config.Broker(ids[0])
+		all, failed, err := config.ReadAll(ctx, x.cl, []config.Entity{one})
+		if err == nil {
+			err = failed[one.Name]
 		}
-		for _, r := range all {
-			broker = config.Read(r)
+		if !x.lacks("configs of brokers", err) && err != nil {
+			return err
 		}
+		broker = all[one.Name]
 	}
-	x.Examined("configs of " + text.Count(len(names), "topic"))
-	sorts.Sort(found, func(a, b kadm.ResourceConfig) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
-	for _, r := range found {
-		if r.Err == nil {
-			x.judgeConfigs(r.Name, topics[r.Name].Partitions.NumReplicas(), config.Read(r), broker)
+	if len(found) == 0 {
+		return nil
+	}
+	x.Examined("configs of " + text.Count(len(found), "topic"))
+	for _, name := range names {
+		if v, ok := found[name]; ok {
+			x.judgeConfigs(name, topics[name].Partitions.NumReplicas(), v, broker)
 		}
 	}
 	return nil

@@ -157,7 +157,7 @@ func alter(ctx context.Context, cl *kgo.Client, e Entity, d *Edit, validate bool
 		}
 	}
 	if err != nil {
-		out.Refused(e.String(), "change configs of "+e.String(), err, message)
+		out.Refused(e.String(), "change configs of "+e.String(), app.Needs(err, e.right("alter-configs")), message)
 		return false
 	}
 	return true

@@ -99,7 +99,7 @@ func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, nam
 			out.Failed(name, app.RefusedFor("create "+name, app.BrokerError(err), r.ErrMessage,
 				"it may still be created: chronikctl topic describe "+name+" shows it if it is; otherwise try again"))
 		case err != nil:
-			out.Refused(name, "create "+name, app.BrokerError(err), r.ErrMessage)
+			out.Refused(name, "create "+name, app.Needs(app.BrokerError(err), app.OnTopic("create", name)), r.ErrMessage)
 		default:
 			out.Done(name, "%s", done)
 			if !w.dryRun {
