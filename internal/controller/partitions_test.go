@@ -25,7 +25,7 @@ func TestRefusedPartitionCountsMatchKafka(t *testing.T) {
 		{PartitionsSpec{Topic: "a.b", Count: 2}, InvalidPartitions, "Topic already has 2 partition(s)."},
 		{PartitionsSpec{Topic: "a.b", Count: -2147483648}, InvalidPartitions,
 			"The topic a.b currently has 2 partition(s); -2147483648 would not be an increase."},
-		{PartitionsSpec{Topic: "a.b", Count: 2147483647}, PolicyViolation, "Excessively large number of partitions per request."},
+		{PartitionsSpec{Topic: "a.b", Count: 2147483647}, PolicyViolation, "Excessively large number of partitions per request. At most 10000 can be created at once."},
 		{PartitionsSpec{Topic: "nope", Count: 3}, UnknownTopic, "The topic 'nope' does not exist."},
 		{PartitionsSpec{Topic: "a_b", Count: 3}, UnknownTopic, "The topic 'a_b' does not exist."},
 		{PartitionsSpec{Topic: "a.b", Count: 4, Assignments: [][]int32{{1}}}, InvalidReplicaAssignment,
