@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -40,24 +41,61 @@ func (x *examination) configs(ctx context.Context) error {
 		if !x.lacks("configs of brokers", err) && err != nil {
 			return err
 		}
-		broker = all[one.Name]
+		broker = all[one.Name].Values
 	}
 	if len(found) == 0 {
 		return nil
 	}
 	x.Examined("configs of " + text.Count(len(found), "topic"))
+	var inherited inherited
 	for _, name := range names {
 		if v, ok := found[name]; ok {
-			x.judgeConfigs(name, topics[name].Partitions.NumReplicas(), v, broker)
+			x.judgeConfigs(name, topics[name].Partitions.NumReplicas(), &v, broker, &inherited)
 		}
 	}
+	x.addInherited(&inherited)
 	return nil
 }
 
-// judgeConfigs adds findings about a topic's configs.
-func (x *examination) judgeConfigs(topic string, replicas int, v, broker config.Values) {
+// inherited are the topics that have a problem because of a default of all brokers.
+type inherited struct {
+	problems []string            // in the order in which they were found
+	topics   map[string][]string // by problem
+	replicas int                 // the smallest number that one of the topics has
+}
+
+func (h *inherited) add(problem, topic string, replicas int) {
+	if h.topics == nil {
+		h.topics, h.replicas = map[string][]string{}, replicas
+	}
+	if h.topics[problem] == nil {
+		h.problems = append(h.problems, problem)
+	}
+	h.topics[problem], h.replicas = append(h.topics[problem], topic), min(h.replicas, replicas)
+}
+
+// addInherited adds one finding for each problem that topics have because of a default.
+func (x *examination) addInherited(h *inherited) {
+	const shown = 5
+	for _, problem := range h.problems {
+		all := h.topics[problem]
+		list := strings.Join(all[:min(len(all), shown)], ", ")
+		if more := len(all) - shown; more > 0 {
+			list += fmt.Sprintf(", and %d more", more)
+		}
+		x.Add("configs", health.Note, "broker default", "each topic that inherits it, "+list+": "+problem, config.LowerDefault(h.replicas))
+	}
+}
+
+// judgeConfigs adds findings about a topic's configs, except those that a default causes, which it
+// adds to h.
+func (x *examination) judgeConfigs(topic string, replicas int, v *config.Configs, broker config.Values, h *inherited) {
 	where := "topic " + topic
-	for _, c := range config.Cautions(topic, replicas, v, broker) {
+	for _, c := range config.Cautions(topic, replicas, v.Values, broker) {
+		if c.OfDefault(v) {
+			h.add(c.Problem, topic, replicas)
+			continue
+		}
 		x.Add("configs", health.Note, where, c.Problem, c.Remedy)
 	}
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {

@@ -108,10 +108,16 @@ func refusedAnswer(answer *kmsg.DescribeConfigsResponseResource) error {
 	return nil
 }
 
+// Configs are the values of an entity, and which of them a default of all brokers sets.
+type Configs struct {
+	Values
+	defaults []string
+}
+
 // ReadAll returns the configs of entities of one kind by their names, and the errors of those that
 // the broker refuses: a missing right is about one entity.
-func ReadAll(ctx context.Context, to kmsg.Requestor, entities []Entity) (found map[string]Values, failed map[string]error, err error) {
-	found, failed = map[string]Values{}, map[string]error{}
+func ReadAll(ctx context.Context, to kmsg.Requestor, entities []Entity) (found map[string]Configs, failed map[string]error, err error) {
+	found, failed = map[string]Configs{}, map[string]error{}
 	if len(entities) == 0 {
 		return found, failed, nil
 	}
@@ -126,9 +132,13 @@ func ReadAll(ctx context.Context, to kmsg.Requestor, entities []Entity) (found m
 				failed[e.Name] = err
 				continue
 			}
-			v := Values{}
+			v := Configs{Values: Values{}}
 			for i := range answer.Configs {
-				v[answer.Configs[i].Name] = app.OrEmpty(answer.Configs[i].Value)
+				c := &answer.Configs[i]
+				v.Values[c.Name] = app.OrEmpty(c.Value)
+				if c.Source == kmsg.ConfigSourceDynamicDefaultBrokerConfig || c.Source == kmsg.ConfigSourceStaticBrokerConfig {
+					v.defaults = append(v.defaults, c.Name)
+				}
 			}
 			found[e.Name] = v
 		}

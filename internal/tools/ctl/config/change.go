@@ -115,7 +115,7 @@ func Change(ctx context.Context, a *app.App, entities []Entity, d Edit) error {
 			return errors.Join(err, out.Err())
 		}
 	}
-	var topics []string // changed topics
+	var topics, brokers []string // that were changed
 	for _, e := range entities {
 		if !alter(ctx, cl, e, &d, d.DryRun, &out) {
 			continue
@@ -128,7 +128,11 @@ func Change(ctx context.Context, a *app.App, entities []Entity, d Edit) error {
 		if e.Kind == kmsg.ConfigResourceTypeTopic {
 			topics = append(topics, e.Name)
 		}
+		if e.Kind == kmsg.ConfigResourceTypeBroker {
+			brokers = append(brokers, e.String())
+		}
 	}
+	warnBrokers(ctx, a, kadm.NewClient(cl), brokers, d.values)
 	Warn(ctx, a, kadm.NewClient(cl), topics, d.values)
 	return a.PrintOutcomes(&out)
 }
