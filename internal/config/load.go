@@ -46,8 +46,8 @@ type loader struct {
 // Load reads all sources and checks the result. The error has a line for every problem, each an
 // *Error. The caller should log the warnings of the Config.
 func Load(in Input) (*Config, error) {
-	l := &loader{values: make(map[string]string), written: make(map[string]string), sources: make(map[string]string), kafka: make(map[string]given),
-		explain: in.Explain, cfg: Config{File: in.File}}
+	l := &loader{values: make(map[string]string), written: make(map[string]string), sources: make(map[string]string),
+		kafka: make(map[string]given), explain: in.Explain, cfg: Config{File: in.File}}
 	if err := l.define(in.Broker); err != nil {
 		return nil, err
 	}

@@ -305,7 +305,7 @@ func cut(most int, texts ...*string) {
 const Denied = "Cluster authorization failed."
 
 // ErrDenied is the error of Denied.
-var ErrDenied = errors.New(Denied)
+var ErrDenied = errors.New("the client may not describe the cluster")
 
 // Decode reads a report of Encode, of which it keeps some times as many bytes at most, whatever
 // another broker sends. The error is that of a Refusal.

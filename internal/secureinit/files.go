@@ -136,8 +136,8 @@ func (p *nodePlan) names() []string {
 }
 
 // listen returns the address on which a broker listens for one that it advertises. If only this
-// machine reaches all that it advertises, the broker listens there only. Otherwise a loopback address
-// next to others is that of a published port of a container, which needs all interfaces.
+// machine reaches all that it advertises, the broker listens there only. Otherwise a loopback
+// address is that of a published port of a container, which needs all interfaces.
 func (p *nodePlan) listen(advertised string) string {
 	_, port, _ := net.SplitHostPort(advertised) // plan has checked it
 	for _, at := range append(slices.Clone(p.advertise), p.peer) {

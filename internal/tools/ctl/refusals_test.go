@@ -37,7 +37,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 			}}
 			code := ctl.Main(t.Context(), strings.Fields(command), version, s)
 			if code == 0 || !strings.Contains(errs.String(), want[0]) ||
-				!strings.Contains(errs.String(), "; ask for the permission ") || !strings.Contains(errs.String(), want[1]+", or use another user") {
+				!strings.Contains(errs.String(), "; ask for the permission ") ||
+				!strings.Contains(errs.String(), want[1]+", or use another user") {
 				t.Errorf("exit code %d: %s%s", code, &out, &errs)
 			}
 		})

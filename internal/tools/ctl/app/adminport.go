@@ -66,7 +66,8 @@ func AdminPortOf(a *App) *AdminPort {
 	return p
 }
 
-// NoAdminPort returns why nothing is known that only the admin port shows, as the end of a sentence.
+// NoAdminPort returns why nothing is known that only the admin port shows. It is the end of a
+// sentence.
 func NoAdminPort(a *App) string {
 	switch p := AdminPortOf(a); {
 	case p != nil:

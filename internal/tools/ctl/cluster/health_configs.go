@@ -33,7 +33,7 @@ func (x *examination) configs(ctx context.Context) error {
 	}
 	broker := config.Values{}
 	if ids := x.Meta.Brokers.NodeIDs(); len(ids) > 0 {
-		one := config.Broker(ids[0])
+		one := config.OneBroker(ids[0])
 		all, failed, err := config.ReadAll(ctx, x.cl, []config.Entity{one})
 		if err == nil {
 			err = failed[one.Name]

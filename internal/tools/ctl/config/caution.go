@@ -54,8 +54,8 @@ func LowerDefault(replicas int) string {
 		minISR, max(1, replicas-1))
 }
 
-// warnBrokers prints a caution if a default of brokers asks for more in-sync replicas than a topic can
-// have. It ignores errors, because the change itself has succeeded.
+// warnBrokers prints a caution if a default of brokers asks for more in-sync replicas than a topic
+// can have. It ignores errors, because the change itself has succeeded.
 func warnBrokers(ctx context.Context, a *app.App, adm *kadm.Client, entities []string, planned map[string]string) {
 	n, set := Values(planned).number(minISR)
 	if len(entities) == 0 || !set {

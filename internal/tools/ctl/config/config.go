@@ -40,8 +40,8 @@ func Topics(names []string) []Entity {
 	return all
 }
 
-// Broker returns the entity of a broker.
-func Broker(id int32) Entity {
+// OneBroker returns the entity of a broker.
+func OneBroker(id int32) Entity {
 	return Entity{kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(id))}
 }
 
