@@ -135,7 +135,7 @@ func TestCreateTopicsRefusesAsKafkaDoes(t *testing.T) {
 		{newTopic("x", 1, 0), "INVALID_REPLICATION_FACTOR: Replication factor must be larger than 0, or -1 to use the default value."},
 		{newTopic("x", 1, 9),
 			"INVALID_REPLICATION_FACTOR: Unable to replicate the partition 9 time(s): The target replication factor of 9 cannot be reached because only 1 broker(s) are registered"},
-		{newTopic("x", 10_001, 1), "POLICY_VIOLATION: Excessively large number of partitions per request."},
+		{newTopic("x", 10_001, 1), "POLICY_VIOLATION: Excessively large number of partitions per request. At most 10000 can be created at once."},
 		{assigned(newTopic("x", -1, -1), 9),
 			"INVALID_REPLICA_ASSIGNMENT: The manual partition assignment includes broker 9, but no such broker is registered."},
 		{assigned(newTopic("x", 1, -1), 1),

@@ -108,6 +108,14 @@ func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
 	}
 }
 
+func TestConfigCheckWarnsOfAForgottenUnit(t *testing.T) {
+	code, out, errs := chronikd(t, nil, "config", "check", "--set", "log.retention.ms=7")
+	want := "warning: log.retention.ms=7 is 7 milliseconds, because it has no unit: 7d are days, 7ms milliseconds (--set)\n"
+	if code != exit.OK || !strings.HasSuffix(out, "the configuration is valid\n") || errs != want {
+		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
+	}
+}
+
 func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 	code, out, errs := chronikd(t, nil, "config", "print-defaults")
 	if code != exit.OK || errs != "" {

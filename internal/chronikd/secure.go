@@ -40,6 +40,7 @@ func (c *commandLine) secureCommand() *cobra.Command {
 			"context \"" + secureinit.Context + "\" for chronikctl, with a random password. Then start the broker and use it:\n\n" +
 			"  chronikd --config DIR/chronikd.yaml\n" +
 			"  chronikctl --context " + secureinit.Context + " topic list\n\n" +
+			"A broker whose addresses are all loopback listens on loopback only, others listen on all interfaces.\n\n" +
 			"With --no-context, or without a home directory, it asks for the password on a terminal, or reads a line from its input or\n" +
 			"from --password-file.\n\n" +
 			"Keep ca-key.pem elsewhere: only --renew needs it. --renew replaces server.pem and server-key.pem; a running broker takes\n" +

@@ -119,6 +119,40 @@ func TestSecureInit(t *testing.T) {
 	}
 }
 
+// A broker whose addresses only this machine can reach listens only there. One that others reach
+// listens on all interfaces, also for a loopback address: that is a published port of a container.
+func TestSecureInitListensWhereItIsReached(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		file string
+		want []string
+	}{
+		{[]string{"--advertise", "localhost:9093"}, "chronikd.yaml", []string{"localhost:9093"}},
+		{[]string{"--advertise", "LOCALHOST:9093", "--advertise", "[::1]:9094"}, "chronikd.yaml", []string{"localhost:9093", "[::1]:9094"}},
+		{[]string{"--advertise", "127.0.0.1:9092", "--advertise", "chronik:19092"}, "chronikd.yaml", []string{":9092", ":19092"}},
+		{[]string{"--advertise", "b1.example.com:9093"}, "chronikd.yaml", []string{":9093"}},
+		{[]string{"--nodes", "localhost:9093,localhost:9096,localhost:9099"}, "node-2/chronikd.yaml",
+			[]string{"localhost:9096", "localhost:9098"}},
+		{[]string{"--nodes", "127.0.0.1:9093"}, "node-1/chronikd.yaml", []string{"127.0.0.1:9093", "127.0.0.1:9095"}},
+		{[]string{"--nodes", "a.example.com"}, "node-1/chronikd.yaml", []string{":9093", ":9095"}},
+	} {
+		dir := filepath.Join(t.TempDir(), "d")
+		args := append([]string{"secure", "init", dir, "--no-context", "--password-file", passwordFile(t)}, c.args...)
+		if code, _, errs := execute(t, nil, args...); code != exit.OK {
+			t.Fatalf("%v: %d %s", c.args, code, errs)
+		}
+		cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, c.file), ReadFile: os.ReadFile})
+		must.OK(t, err)
+		var got []string
+		for _, l := range cfg.Listeners {
+			got = append(got, l.Listen)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v: listens on %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
 // The files that are not secret are readable under every umask, as the broker may be another user.
 // Without HOME, as in a unit of systemd, chronikctl gets no context, which a note says, and the
 // password has to be given.

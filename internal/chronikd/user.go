@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -119,8 +120,7 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 		return dirs.Error(err)
 	}
 	if runs, err := dirs.Used(); err != nil || !runs {
-		fmt.Fprintf(c.Out, "user %s gets the password when the broker of %s is started\n", name, cfg.DataDir)
-		return err
+		return errors.Join(err, c.later(dirs, name, cfg.DataDir))
 	}
 	ctx, cancel := context.WithTimeout(ctx, takeTime)
 	defer cancel()
@@ -133,6 +133,22 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 		fmt.Fprintf(c.Out, "it has no rights yet: add %s to super-users, or give it rights with chronikctl acl\n", principal)
 	}
 	return nil
+}
+
+// later writes that a user gets the password when the broker of a directory is started. A directory
+// that no broker has used may be a mistake: without --config and --data-dir it is below the working
+// directory.
+func (c *commandLine) later(dirs *datadir.Dirs, name, dir string) error {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	fmt.Fprintf(c.Out, "user %s gets the password when the broker of %s is started\n", name, dir)
+	fresh, err := dirs.Fresh()
+	if fresh {
+		fmt.Fprintf(c.Out, "no broker has used %s yet; if the user is for another broker, name its configuration with --config, or its "+
+			"directory with --data-dir\n", dir)
+	}
+	return err
 }
 
 // takeTime is how long a broker may need to set a password: the cluster may elect a leader

@@ -41,7 +41,7 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 		return out.String(), code
 	}
 	const later = "user admin gets the password when the broker of /data is started"
-	if out, code := add("first password"); code != exit.OK || !strings.Contains(out, later) {
+	if out, code := add("first password"); code != exit.OK || !strings.Contains(out, later) || strings.Contains(out, "no broker") {
 		t.Fatalf("%d %s", code, out)
 	}
 	b = start(t, mem, withLogins)
@@ -67,7 +67,7 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := add("second password"); code != exit.OK {
+	if out, code := add("second password"); code != exit.OK || !strings.Contains(out, later) || strings.Contains(out, "no broker") {
 		t.Fatalf("%d %s", code, out)
 	}
 	b = start(t, mem, withLogins)
@@ -76,6 +76,23 @@ func TestTheFirstUserOfAnEmptyDirectoryLogsIn(t *testing.T) {
 	}
 	if err := tryLogin(t, b, scram512("admin", "first password")); !errors.Is(err, kerr.SaslAuthenticationFailed) {
 		t.Errorf("the former password: %v", err)
+	}
+}
+
+// Without a configuration the directory is below the working directory, which may be a mistake. The
+// answer has its absolute path.
+func TestAUserOfADirectoryThatNoBrokerHasUsed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	code := Main(t.Context(), Process{Args: []string{"user", "add", "admin"}, In: strings.NewReader("a\n"), Out: &out, Err: &out,
+		Exit: func(int) {}})
+	if at := filepath.Join(dir, "data"); code != exit.OK || !strings.Contains(out.String(), "the broker of "+at+" is started\n") ||
+		!strings.Contains(out.String(), "no broker has used "+at+" yet; ") {
+		t.Errorf("%d %s", code, &out)
 	}
 }
 

@@ -338,6 +338,29 @@ func TestUnknownVariablesAreWarnings(t *testing.T) {
 	}
 }
 
+// A retention whose unit was forgotten deletes records within minutes: it is a warning of the value
+// that takes effect, from any source.
+func TestShortRetentionIsAWarning(t *testing.T) {
+	const why = " milliseconds, because it has no unit: 7d are days, 7ms milliseconds"
+	for _, c := range []struct {
+		yaml string
+		set  func(*Input)
+		want []string
+	}{
+		{"log.retention.ms: 7\n", func(*Input) {}, []string{"log.retention.ms=7 is 7" + why + " (c.yaml)"}},
+		{"", sets("log.retention.ms=7"), []string{"log.retention.ms=7 is 7" + why + " (--set)"}},
+		{"", env("CHRONIK_LOG_RETENTION_MS=7"), []string{"log.retention.ms=7 is 7" + why + " (CHRONIK_LOG_RETENTION_MS)"}},
+		{"log.retention.ms: 7\n", env("CHRONIK_LOG_RETENTION_MS=7d"), nil},
+		{"log.retention.ms: 7ms\n", func(*Input) {}, nil},
+	} {
+		got, err := load(c.yaml, c.set)
+		loaded(t, got, err)
+		if !slices.Equal(got.Warnings, c.want) {
+			t.Errorf("%q: warnings %q, want %q", c.yaml, got.Warnings, c.want)
+		}
+	}
+}
+
 func TestProfilesOfTheProgram(t *testing.T) {
 	mine := durability.Profile{Name: "mine", MaxRecords: 1, MaxBytes: 1 << 20}
 	c, err := load(

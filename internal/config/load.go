@@ -37,6 +37,7 @@ type loader struct {
 	names   []string // of defs, sorted
 	explain func(key string) string
 	values  map[string]string // of all settings
+	written map[string]string // as the source has them, with or without a unit
 	kafka   map[string]given  // by Kafka's name, what depends on several sources
 	sources map[string]string
 	cfg     Config
@@ -45,8 +46,8 @@ type loader struct {
 // Load reads all sources and checks the result. The error has a line for every problem, each an
 // *Error. The caller should log the warnings of the Config.
 func Load(in Input) (*Config, error) {
-	l := &loader{values: make(map[string]string), sources: make(map[string]string), kafka: make(map[string]given),
-		explain: in.Explain, cfg: Config{File: in.File}}
+	l := &loader{values: make(map[string]string), written: make(map[string]string), sources: make(map[string]string),
+		kafka: make(map[string]given), explain: in.Explain, cfg: Config{File: in.File}}
 	if err := l.define(in.Broker); err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (l *loader) put(source, name, value string) {
 			return
 		}
 	}
-	l.values[name], l.sources[name] = value, source
+	l.values[name], l.written[name], l.sources[name] = value, given, source
 }
 
 func (l *loader) value(name string) string { return l.values[name] }
@@ -185,5 +186,8 @@ func (l *loader) check() {
 func (l *loader) settings() {
 	for _, name := range l.names {
 		l.cfg.Settings = append(l.cfg.Settings, Setting{Name: name, Value: l.value(name), Source: l.source(name)})
+		if why := configdef.Unitless(name, l.written[name]); why != "" {
+			l.cfg.Warnings = append(l.cfg.Warnings, why+" ("+l.source(name)+")")
+		}
 	}
 }

@@ -229,7 +229,8 @@ func (c *Controller) assign(spec *TopicSpec, brokers []candidate) ([][]int32, er
 
 func checkCount(partitions int64) error {
 	if partitions > MaxPartitions {
-		return refuse(PolicyViolation, "Excessively large number of partitions per request.")
+		return refuse(PolicyViolation, "Excessively large number of partitions per request. At most %d can be created at once.",
+			MaxPartitions)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func TestRefusedTopicsMatchKafka(t *testing.T) {
 		{"-2 partitions", TopicSpec{Name: "x", Partitions: -2, ReplicationFactor: 1}, InvalidPartitions,
 			"Number of partitions was set to an invalid non-positive value."},
 		{"too many", TopicSpec{Name: "x", Partitions: 100_001, ReplicationFactor: 1}, PolicyViolation,
-			"Excessively large number of partitions per request."},
+			"Excessively large number of partitions per request. At most 10000 can be created at once."},
 		{"assignment and partitions", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: -1, Assignments: []Assignment{{0, one}}},
 			InvalidRequest,
 			"A manual partition assignment was specified, but numPartitions was not set to -1."},
@@ -353,7 +353,7 @@ func TestPartitionsAreCountedOverAllTopics(t *testing.T) {
 		{Name: "old", Partitions: -1, ReplicationFactor: 1},
 		manual(Assignment{0, []int32{1}}), {Name: "none", Partitions: -7}, {Name: "b", Partitions: 1, ReplicationFactor: 1}}
 	for _, o := range c.CreateTopics(context.Background(), all) {
-		wantError(t, o.Err, PolicyViolation, "Excessively large number of partitions per request.")
+		wantError(t, o.Err, PolicyViolation, "Excessively large number of partitions per request. At most 10000 can be created at once.")
 	}
 	if v := image(t, s).Version(); v != before {
 		t.Errorf("version %d after %d", v, before)

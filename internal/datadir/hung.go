@@ -64,6 +64,16 @@ func (d *Dirs) FindHung(ctx context.Context, patience time.Duration, waits func(
 	return nil
 }
 
+// Fresh reports whether no broker has written its metadata to the data directory yet, as in one
+// that does not exist.
+func (d *Dirs) Fresh() (bool, error) {
+	there, err := raftstore.Exists(d.fs, d.Metadata())
+	if err != nil {
+		return false, d.Error(err)
+	}
+	return !there, nil
+}
+
 // hasMetadata reports whether the metadata directory that this start will use is there.
 func (d *Dirs) hasMetadata() bool {
 	there, err := raftstore.Exists(d.fs, d.Metadata())

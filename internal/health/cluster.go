@@ -300,6 +300,13 @@ func cut(most int, texts ...*string) {
 	}
 }
 
+// Denied is the Refusal for a client that may not describe the cluster, and ErrDenied what Decode
+// returns for it.
+const Denied = "Cluster authorization failed."
+
+// ErrDenied is the error of Denied.
+var ErrDenied = errors.New("the client may not describe the cluster")
+
 // Decode reads a report of Encode, of which it keeps some times as many bytes at most, whatever
 // another broker sends. The error is that of a Refusal.
 func Decode(p []byte) (*Report, error) {
@@ -310,7 +317,11 @@ func Decode(p []byte) (*Report, error) {
 	if err := json.Unmarshal(p, &a); err != nil {
 		return nil, fmt.Errorf("health report: %w", err)
 	}
-	if a.Error != "" {
+	switch a.Error {
+	case "":
+	case Denied:
+		return nil, ErrDenied
+	default:
 		return nil, errors.New(a.Error)
 	}
 	return a.report(), nil

@@ -135,6 +135,19 @@ func (p *nodePlan) names() []string {
 	return withLocal(hosts)
 }
 
+// listen returns the address on which a broker listens for one that it advertises. If only this
+// machine reaches all that it advertises, the broker listens there only. Otherwise a loopback
+// address is that of a published port of a container, which needs all interfaces.
+func (p *nodePlan) listen(advertised string) string {
+	_, port, _ := net.SplitHostPort(advertised) // plan has checked it
+	for _, at := range append(slices.Clone(p.advertise), p.peer) {
+		if at != "" && !config.Loopback(strings.ToLower(at)) {
+			return ":" + port
+		}
+	}
+	return strings.ToLower(advertised)
+}
+
 // withLocal returns hosts after the names of this machine, each once.
 func withLocal(hosts []string) []string {
 	all := []string{"localhost", "127.0.0.1", "::1"}
@@ -261,12 +274,10 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 		if i > 0 {
 			name = fmt.Sprintf("clients-%d", i+1)
 		}
-		_, port, _ := net.SplitHostPort(address) // plan has checked it
-		listener(name, ":"+port, address, login)
+		listener(name, p.listen(address), address, login)
 	}
 	if p.peer != "" {
-		_, port, _ := net.SplitHostPort(p.peer) // planNode has made it
-		listener("peers", ":"+port, p.peer, "client-certificates: require")
+		listener("peers", p.listen(p.peer), p.peer, "client-certificates: require")
 	}
 	if p.admin != "" {
 		b.WriteString("admin.listen: " + strconv.Quote(p.admin) + "\n")

@@ -125,10 +125,10 @@ func fetch(ctx context.Context, cl *kgo.Client, f *acl.Filter) ([]acl.Binding, e
 		kmsg.ACLPermissionType(f.Permission)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, app.Refused("list ACLs", app.BrokerError(err), "")
+		return nil, app.Refused("list ACLs", app.Needs(app.BrokerError(err), app.OnCluster("describe")), "")
 	}
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return nil, app.Refused("list ACLs", err, app.OrEmpty(resp.ErrorMessage))
+		return nil, app.Refused("list ACLs", app.Needs(err, app.OnCluster("describe")), app.OrEmpty(resp.ErrorMessage))
 	}
 	var rules []acl.Binding
 	for _, r := range resp.Resources {

@@ -154,7 +154,7 @@ func add(a *app.App) *cobra.Command {
 		}
 		resp, err := req.RequestWith(cmd.Context(), cl)
 		if err != nil {
-			return app.Refused("add ACLs", app.BrokerError(err), "")
+			return app.Refused("add ACLs", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 		}
 		var results []result
 		for _, r := range resp.Results {
@@ -212,7 +212,7 @@ func remove(a *app.App) *cobra.Command {
 		}
 		resp, err := req.RequestWith(cmd.Context(), cl)
 		if err != nil {
-			return app.Refused("remove ACLs", app.BrokerError(err), "")
+			return app.Refused("remove ACLs", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 		}
 		var results []result
 		for _, r := range resp.Results {

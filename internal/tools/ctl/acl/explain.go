@@ -69,7 +69,7 @@ func (v *verdict) explain(ctx context.Context, a *app.App, all []acl.Binding, op
 	}
 	var e acl.Explanation
 	if e, v.Why = configured.explain(all, v, op, t); !configured.known && !e.Allowed {
-		v.Why += "; super users are not known without --admin"
+		v.Why += "; super users are not known " + app.NoAdminPort(a)
 	}
 	v.Allowed = e.Allowed
 	v.Configured = configured.known

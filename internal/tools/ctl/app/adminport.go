@@ -66,6 +66,18 @@ func AdminPortOf(a *App) *AdminPort {
 	return p
 }
 
+// NoAdminPort returns why nothing is known that only the admin port shows. It is the end of a
+// sentence.
+func NoAdminPort(a *App) string {
+	switch p := AdminPortOf(a); {
+	case p != nil:
+		return "because no admin port answers at " + p.String()
+	case a.Settings.Get(contexts.Admin) == contexts.Off:
+		return "because the admin port is off (" + a.Settings.Source(contexts.Admin) + "); --admin HOST:PORT names that of a broker"
+	}
+	return "without --admin"
+}
+
 // Loopback reports whether a host is this machine.
 func Loopback(host string) bool {
 	ip := net.ParseIP(host)

@@ -66,7 +66,7 @@ func Report(ctx context.Context, ask kmsg.Requestor) (*health.Report, error) {
 		if IsUnsupported(err) {
 			err = ErrNoReport
 		}
-		return nil, BrokerError(err)
+		return nil, Needs(BrokerError(err), OnCluster("describe"))
 	}
 	var report *health.Report
 	err = ErrNoReport
@@ -75,6 +75,9 @@ func Report(ctx context.Context, ask kmsg.Requestor) (*health.Report, error) {
 			report, err = health.Decode(p)
 		}
 	})
+	if errors.Is(err, health.ErrDenied) {
+		err = Needs(kerr.ClusterAuthorizationFailed, OnCluster("describe"))
+	}
 	return report, err
 }
 

@@ -82,6 +82,9 @@ func Remedy(err error) string {
 	case !errors.As(err, &k):
 		return ""
 	}
+	if right, ok := Missing(err); ok {
+		return permission(right.String())
+	}
 	if r := remedies()[k.Code]; r != "" {
 		return r
 	}
@@ -89,6 +92,11 @@ func Remedy(err error) string {
 		return "this is usually temporary: try again"
 	}
 	return ""
+}
+
+// permission returns the remedy for a missing right.
+func permission(right string) string {
+	return "ask for the permission " + right + ", or use another user (--sasl-user)"
 }
 
 // unanswered reports whether a client's wait for an answer ended.
@@ -130,7 +138,6 @@ func remedies() map[int16]string {
 		"cluster health shows the cause"
 	const fenced = "another producer has taken the transactional id, or the transaction was open for longer than its timeout: " +
 		"chronikctl txn describe shows the id"
-	const user = "ask for the permission, or use another user (--sasl-user)"
 	return map[int16]string{
 		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",
 		kerr.UnknownTopicOrPartition.Code:            "chronikctl topic list shows the topics, topic describe their partitions",
@@ -153,9 +160,9 @@ func remedies() map[int16]string {
 		kerr.KafkaStorageError.Code:                  offline,
 		kerr.CorruptMessage.Code:                     damaged,
 		kerr.NotEnoughReplicas.Code:                  "too few replicas are in sync: chronikctl cluster health names the partitions",
-		kerr.TopicAuthorizationFailed.Code:           user,
-		kerr.GroupAuthorizationFailed.Code:           user,
-		kerr.ClusterAuthorizationFailed.Code:         user,
+		kerr.TopicAuthorizationFailed.Code:           permission("on the topic"),
+		kerr.GroupAuthorizationFailed.Code:           permission("on the group"),
+		kerr.ClusterAuthorizationFailed.Code:         permission("on the cluster"),
 		kerr.SaslAuthenticationFailed.Code:           "check --sasl, --sasl-user and the password",
 		kerr.UnsupportedSaslMechanism.Code:           "choose another mechanism with --sasl",
 		kerr.InvalidTimestamp.Code:                   "chronikctl config describe topic NAME message.timestamp.type shows which timestamps the topic accepts",
@@ -165,7 +172,7 @@ func remedies() map[int16]string {
 		kerr.ReassignmentInProgress.Code:             "wait until its replicas have moved",
 		kerr.UnstableOffsetCommit.Code:               "a transaction has not ended yet: try again",
 		kerr.BrokerIDNotRegistered.Code:              "chronikctl broker list shows the brokers",
-		kerr.TransactionalIDAuthorizationFailed.Code: user,
+		kerr.TransactionalIDAuthorizationFailed.Code: permission("on the transactional id"),
 		kerr.ProducerFenced.Code:                     fenced,
 		kerr.InvalidProducerEpoch.Code:               fenced,
 		kerr.InvalidTxnState.Code:                    fenced,

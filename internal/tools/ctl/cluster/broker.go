@@ -120,7 +120,8 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		}
 		dirs, err := adm.DescribeBrokerLogDirs(ctx, id, nil)
 		if err != nil && !app.IsUnsupported(err) {
-			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.BrokerError(err), "")
+			return app.Refused(fmt.Sprintf("log directories of broker %d", id),
+				app.Needs(app.BrokerError(err), app.OnCluster("describe")), "")
 		}
 		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "ARRIVING#", "SIZE#", "FREE#", "OF#", "ERROR"},
 			Empty: "this broker does not report its log directories"}

@@ -75,7 +75,7 @@ func describe(a *app.App) *cobra.Command {
 				}
 			}
 			if o.Brokers, o.Quorum, err = ofCluster(ctx, a, cl, m); err != nil {
-				err = app.Refused("describe the metadata quorum", app.BrokerError(err), "")
+				err = app.Refused("describe the metadata quorum", app.Needs(app.BrokerError(err), app.OnCluster("describe")), "")
 			}
 			if o.Brokers == nil {
 				return err

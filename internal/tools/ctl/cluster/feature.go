@@ -68,7 +68,7 @@ func setFeature(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		err, message = kerr.ErrorForCode(resp.ErrorCode), app.OrEmpty(resp.ErrorMessage)
 	}
 	if err != nil {
-		return app.Refused(what, app.BrokerError(err), message)
+		return app.Refused(what, app.Needs(app.BrokerError(err), app.OnCluster("alter")), message)
 	}
 	var out app.Outcomes
 	if dryRun {

@@ -31,7 +31,8 @@ type Checkup struct {
 	// member reports that this broker follows the metadata of a cluster: its report covers all
 	// brokers and partitions, one finding for each cause.
 	member bool
-	silent []int32 // brokers that did not answer
+	silent []int32  // brokers that did not answer
+	denied []string // checks that were left out, each with the right that it needs
 }
 
 // NewCheckup returns a Checkup of the cluster with its present metadata.
@@ -62,6 +63,38 @@ func (c *Checkup) Reported(check, subject string) bool {
 
 // Examined records what a check covered, so that "healthy" claims no more than that.
 func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) }
+
+// lacks reports whether err means that the user lacks a right. That ends no examination: the report
+// names the check that was left out, and the right.
+func (c *Checkup) lacks(check string, err error) bool {
+	if !app.IsDenied(err) {
+		return false
+	}
+	if right, ok := app.Missing(err); ok {
+		check += " (" + right.String() + ")"
+	}
+	if !slices.Contains(c.denied, check) {
+		c.denied = append(c.denied, check)
+	}
+	return true
+}
+
+// maxDenied bounds the checks in the note about missing rights.
+const maxDenied = 10
+
+// noteDenied adds a note about the checks that were left out.
+func (c *Checkup) noteDenied() {
+	if len(c.denied) == 0 {
+		return
+	}
+	left := strings.Join(c.denied[:min(len(c.denied), maxDenied)], ", ")
+	if more := len(c.denied) - maxDenied; more > 0 {
+		left += fmt.Sprintf(", and %d more", more)
+	}
+	c.Add("examination", health.Note, "examination", "this user lacks the rights for some checks, which were left out: "+left,
+		"give the user these rights (chronikctl acl add), or use another user (--sasl-user)")
+	c.denied = nil
+}
 
 // ask requests a health report.
 type ask func(context.Context) (*health.Report, error)
@@ -191,6 +224,7 @@ func (x *examination) everything(ctx context.Context) error {
 // PrintFindings prints the findings, worst first. It returns an error with ExitUnhealthy if there
 // are findings other than notes.
 func (c *Checkup) PrintFindings(a *app.App) error {
+	c.noteDenied()
 	health.Sort(c.findings)
 	wrong := 0
 	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
@@ -283,6 +317,7 @@ func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listene
 	case errors.Is(err, app.ErrNoReport):
 		c.Examined(missing + less)
 	default:
+		c.lacks("the health report of the brokers", err)
 		c.Examined(missing + ", and no report of a broker: " + err.Error() + less)
 	}
 }

@@ -204,7 +204,10 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 		return least, nil
 	}
 	configs, err := c.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(least))...)
-	if err != nil {
+	switch err = app.Needs(app.BrokerError(err), app.OnTopic("describe-configs", "*")); {
+	case c.lacks("min.insync.replicas of topics", err):
+		return least, nil // the least that it can be
+	case err != nil:
 		return nil, app.Refused("describe min.insync.replicas", app.BrokerError(err), "")
 	}
 	for _, r := range configs {
@@ -224,7 +227,10 @@ func (c *Checkup) dirs(ctx context.Context) {
 		return
 	}
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
-	if err = app.BrokerError(err); err != nil {
+	if err = app.BrokerError(err); c.lacks("log directories", app.Needs(err, app.OnCluster("describe"))) {
+		return
+	}
+	if err != nil {
 		silent := slices.ContainsFunc(c.Meta.Brokers.NodeIDs(), c.about) // that is why
 		if !app.IsUnsupported(err) && !silent {
 			c.Add("log_dir", health.Warn, "log directories", "brokers do not describe them: "+err.Error(), "see the brokers' logs")

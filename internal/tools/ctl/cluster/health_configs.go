@@ -3,14 +3,12 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/health"
-	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
-	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
 )
 
@@ -26,34 +24,78 @@ func (x *examination) configs(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	found, err := x.adm.DescribeTopicConfigs(ctx, names...)
+	found, failed, err := config.ReadAll(ctx, x.cl, config.Topics(names))
 	if err != nil {
-		return app.Refused("describe the configs of topics", app.BrokerError(err), "")
+		return err
+	}
+	for _, name := range names {
+		x.lacks("configs of topic "+name, failed[name])
 	}
 	broker := config.Values{}
 	if ids := x.Meta.Brokers.NodeIDs(); len(ids) > 0 {
-		all, err := x.adm.DescribeBrokerConfigs(ctx, ids[0])
-		if err != nil {
-			return app.Refused("describe the configs of brokers", app.BrokerError(err), "")
+		one := config.OneBroker(ids[0])
+		all, failed, err := config.ReadAll(ctx, x.cl, []config.Entity{one})
+		if err == nil {
+			err = failed[one.Name]
 		}
-		for _, r := range all {
-			broker = config.Read(r)
+		if !x.lacks("configs of brokers", err) && err != nil {
+			return err
+		}
+		broker = all[one.Name].Values
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	x.Examined("configs of " + text.Count(len(found), "topic"))
+	var inherited inherited
+	for _, name := range names {
+		if v, ok := found[name]; ok {
+			x.judgeConfigs(name, topics[name].Partitions.NumReplicas(), &v, broker, &inherited)
 		}
 	}
-	x.Examined("configs of " + text.Count(len(names), "topic"))
-	sorts.Sort(found, func(a, b kadm.ResourceConfig) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
-	for _, r := range found {
-		if r.Err == nil {
-			x.judgeConfigs(r.Name, topics[r.Name].Partitions.NumReplicas(), config.Read(r), broker)
-		}
-	}
+	x.addInherited(&inherited)
 	return nil
 }
 
-// judgeConfigs adds findings about a topic's configs.
-func (x *examination) judgeConfigs(topic string, replicas int, v, broker config.Values) {
+// inherited are the topics that have a problem because of a default of all brokers.
+type inherited struct {
+	problems []string            // in the order in which they were found
+	topics   map[string][]string // by problem
+	replicas int                 // the smallest number that one of the topics has
+}
+
+func (h *inherited) add(problem, topic string, replicas int) {
+	if h.topics == nil {
+		h.topics, h.replicas = map[string][]string{}, replicas
+	}
+	if h.topics[problem] == nil {
+		h.problems = append(h.problems, problem)
+	}
+	h.topics[problem], h.replicas = append(h.topics[problem], topic), min(h.replicas, replicas)
+}
+
+// addInherited adds one finding for each problem that topics have because of a default.
+func (x *examination) addInherited(h *inherited) {
+	const shown = 5
+	for _, problem := range h.problems {
+		all := h.topics[problem]
+		list := strings.Join(all[:min(len(all), shown)], ", ")
+		if more := len(all) - shown; more > 0 {
+			list += fmt.Sprintf(", and %d more", more)
+		}
+		x.Add("configs", health.Note, "broker default", "each topic that inherits it, "+list+": "+problem, config.LowerDefault(h.replicas))
+	}
+}
+
+// judgeConfigs adds findings about a topic's configs, except those that a default causes, which it
+// adds to h.
+func (x *examination) judgeConfigs(topic string, replicas int, v *config.Configs, broker config.Values, h *inherited) {
 	where := "topic " + topic
-	for _, c := range config.Cautions(topic, replicas, v, broker) {
+	for _, c := range config.Cautions(topic, replicas, v.Values, broker) {
+		if c.OfDefault(v) {
+			h.add(c.Problem, topic, replicas)
+			continue
+		}
 		x.Add("configs", health.Note, where, c.Problem, c.Remedy)
 	}
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {

@@ -84,7 +84,7 @@ func TestConfigsThatContradictEachOther(t *testing.T) {
 	} {
 		x, found := patient(t)
 		x.Meta.Brokers = make(kadm.BrokerDetails, c.brokers)
-		x.judgeConfigs("a", c.replicas, c.v, c.broker)
+		x.judgeConfigs("a", c.replicas, &config.Configs{Values: c.v}, c.broker, &inherited{})
 		finds(t, name, found(), c.finds...)
 	}
 }

@@ -15,12 +15,19 @@ func (x *examination) transactions(ctx context.Context) {
 	case app.IsUnsupported(err):
 		x.Examined("no transactions: this broker cannot describe them")
 		return
+	case x.lacks("transactions", err):
+		return
 	case err != nil:
 		x.Add("transaction", health.Warn, "transactions", "they could not be examined: "+err.Error(),
 			"resolve the findings about __transaction_state, then run it again")
 		return
 	}
 	x.Examined(d.Examined)
+	for _, err := range d.Failed {
+		if right, ok := app.Missing(err); ok {
+			x.lacks("transactions of "+right.Resource, err)
+		}
+	}
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		// The broker knows for how long it has been open, and the client.

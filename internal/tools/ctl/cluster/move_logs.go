@@ -283,7 +283,7 @@ func (o *logMoves) request(ctx context.Context, moves []*storedLog) error {
 	}
 	answers, err := o.adm.AlterBrokerReplicaLogDirs(ctx, o.broker, req)
 	if err != nil {
-		return app.Refused("move logs", app.BrokerError(err), "")
+		return app.Refused("move logs", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 	}
 	for _, x := range answers.Sorted() {
 		if x.Err != nil {

@@ -69,7 +69,7 @@ func unregister(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		err, message = kerr.ErrorForCode(resp.ErrorCode), app.OrEmpty(resp.ErrorMessage)
 	}
 	if err != nil {
-		return app.Refused("unregister "+name, app.BrokerError(err), message)
+		return app.Refused("unregister "+name, app.Needs(app.BrokerError(err), app.OnCluster("alter")), message)
 	}
 	out.Done(name, "unregistered")
 	if votes {

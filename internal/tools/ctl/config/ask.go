@@ -55,8 +55,31 @@ func fetchOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, erro
 
 // describeAll returns the configs of entities, sorted by key, or only those with some keys.
 func describeAll(ctx context.Context, to kmsg.Requestor, entities []Entity, keys []string) (map[Entity][]Described, error) {
+	answers, err := request(ctx, to, entities, keys, keys == nil)
+	if err != nil {
+		return nil, err
+	}
+	found := map[Entity][]Described{}
+	for _, answer := range answers {
+		if err := refusedAnswer(&answer); err != nil {
+			return nil, err
+		}
+		all := []Described{}
+		for i := range answer.Configs {
+			all = append(all, described(&answer.Configs[i]))
+		}
+		sorts.Sort(all, func(x, y Described) int { return cmp.Compare(x.Key, y.Key) })
+		found[Entity{answer.ResourceType, answer.ResourceName}] = all
+	}
+	return found, nil
+}
+
+// request asks for the configs of entities, or only for those with some keys, with their
+// documentation if it is wanted. The answer has each entity, perhaps with an error.
+func request(ctx context.Context, to kmsg.Requestor, entities []Entity, keys []string, documented bool) (
+	[]kmsg.DescribeConfigsResponseResource, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
-	req.IncludeDocumentation, req.IncludeSynonyms = keys == nil, true
+	req.IncludeDocumentation, req.IncludeSynonyms = documented, true
 	for _, e := range entities {
 		r := kmsg.NewDescribeConfigsRequestResource()
 		r.ResourceType, r.ResourceName, r.ConfigNames = e.Kind, e.Name, keys
@@ -73,20 +96,54 @@ func describeAll(ctx context.Context, to kmsg.Requestor, entities []Entity, keys
 	if len(resp.Resources) != len(entities) {
 		return nil, fmt.Errorf("%s: the broker answered for %d entities instead of %d", what, len(resp.Resources), len(entities))
 	}
-	found := map[Entity][]Described{}
-	for _, answer := range resp.Resources {
-		e := Entity{answer.ResourceType, answer.ResourceName}
-		if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
-			return nil, app.Refused("describe "+e.String(), err, app.OrEmpty(answer.ErrorMessage))
-		}
-		all := []Described{}
-		for i := range answer.Configs {
-			all = append(all, described(&answer.Configs[i]))
-		}
-		sorts.Sort(all, func(x, y Described) int { return cmp.Compare(x.Key, y.Key) })
-		found[e] = all
+	return resp.Resources, nil
+}
+
+// refusedAnswer returns the error of one entity in an answer, nil if the answer has its configs.
+func refusedAnswer(answer *kmsg.DescribeConfigsResponseResource) error {
+	e := Entity{answer.ResourceType, answer.ResourceName}
+	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+		return app.Refused("describe "+e.String(), app.Needs(err, e.right("describe-configs")), app.OrEmpty(answer.ErrorMessage))
 	}
-	return found, nil
+	return nil
+}
+
+// Configs are the values of an entity, and which of them a default of all brokers sets.
+type Configs struct {
+	Values
+	defaults []string
+}
+
+// ReadAll returns the configs of entities of one kind by their names, and the errors of those that
+// the broker refuses: a missing right is about one entity.
+func ReadAll(ctx context.Context, to kmsg.Requestor, entities []Entity) (found map[string]Configs, failed map[string]error, err error) {
+	found, failed = map[string]Configs{}, map[string]error{}
+	if len(entities) == 0 {
+		return found, failed, nil
+	}
+	for some := range slices.Chunk(entities, topicsAtOnce) {
+		answers, err := request(ctx, to, some, nil, false)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, answer := range answers {
+			e := Entity{answer.ResourceType, answer.ResourceName}
+			if err := refusedAnswer(&answer); err != nil {
+				failed[e.Name] = err
+				continue
+			}
+			v := Configs{Values: Values{}}
+			for i := range answer.Configs {
+				c := &answer.Configs[i]
+				v.Values[c.Name] = app.OrEmpty(c.Value)
+				if c.Source == kmsg.ConfigSourceDynamicDefaultBrokerConfig || c.Source == kmsg.ConfigSourceStaticBrokerConfig {
+					v.defaults = append(v.defaults, c.Name)
+				}
+			}
+			found[e.Name] = v
+		}
+	}
+	return found, failed, nil
 }
 
 func described(c *kmsg.DescribeConfigsResponseResourceConfig) Described {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -37,9 +38,52 @@ type Caution struct {
 	Remedy  string
 }
 
+// minISR is the config that is called the same for topics and brokers.
+const minISR = "min.insync.replicas"
+
+// OfDefault reports whether the caution is about min.insync.replicas alone, and a default of all
+// brokers sets it: there the remedy is one change for all topics.
+func (c *Caution) OfDefault(of *Configs) bool {
+	return len(c.Keys) == 1 && c.Keys[0] == minISR && slices.Contains(of.defaults, minISR)
+}
+
+// LowerDefault returns the remedy for topics whose min.insync.replicas is a default of all brokers.
+// replicas is the smallest number of replicas that one of them has.
+func LowerDefault(replicas int) string {
+	return fmt.Sprintf("chronikctl config set broker %s %s=%d; if the brokers' configuration sets it, correct it there, too", allBrokers,
+		minISR, max(1, replicas-1))
+}
+
+// warnBrokers prints a caution if a default of brokers asks for more in-sync replicas than a topic
+// can have. It ignores errors, because the change itself has succeeded.
+func warnBrokers(ctx context.Context, a *app.App, adm *kadm.Client, entities []string, planned map[string]string) {
+	n, set := Values(planned).number(minISR)
+	if len(entities) == 0 || !set {
+		return
+	}
+	meta, err := adm.Metadata(ctx)
+	if err != nil {
+		return
+	}
+	all := map[int32]bool{} // also those that are not active, if they have replicas
+	for _, id := range meta.Brokers.NodeIDs() {
+		all[id] = true
+	}
+	meta.Topics.EachPartition(func(p kadm.PartitionDetail) {
+		for _, id := range p.Replicas {
+			all[id] = true
+		}
+	})
+	if n > int64(len(all)) {
+		a.Note("warning: %s: min.insync.replicas is %d and the cluster has %s, so that no topic has so many replicas: Kafka refuses acks=all, "+
+			"chronik treats it as the number of replicas; %s", strings.Join(entities, ", "), n, text.Count(len(all), "broker"),
+			LowerDefault(len(all)))
+	}
+}
+
 // Cautions checks a topic's configs against each other, its replicas and the broker's configs.
 func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
-	const minISR, retention, segmentBytes, maxMessage = "min.insync.replicas", "retention.bytes", "segment.bytes", "max.message.bytes"
+	const retention, segmentBytes, maxMessage = "retention.bytes", "segment.bytes", "max.message.bytes"
 	set := "chronikctl config set topic " + topic + " "
 	add := func(keys []string, problem, remedy string, args ...any) {
 		all = append(all, Caution{keys, problem, set + fmt.Sprintf(remedy, args...)})

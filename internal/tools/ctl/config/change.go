@@ -56,7 +56,8 @@ type Edit struct {
 	Unset  []string // keys
 	DryRun bool     // only check and list what would be done
 
-	values map[string]string // Set in the units of the configs
+	values  map[string]string // Set in the units of the configs
+	creates bool              // the topics do not exist yet
 }
 
 // read checks the texts and sets values.
@@ -114,7 +115,7 @@ func Change(ctx context.Context, a *app.App, entities []Entity, d Edit) error {
 			return errors.Join(err, out.Err())
 		}
 	}
-	var topics []string // changed topics
+	var topics, brokers []string // that were changed
 	for _, e := range entities {
 		if !alter(ctx, cl, e, &d, d.DryRun, &out) {
 			continue
@@ -127,7 +128,11 @@ func Change(ctx context.Context, a *app.App, entities []Entity, d Edit) error {
 		if e.Kind == kmsg.ConfigResourceTypeTopic {
 			topics = append(topics, e.Name)
 		}
+		if e.Kind == kmsg.ConfigResourceTypeBroker {
+			brokers = append(brokers, e.String())
+		}
 	}
+	warnBrokers(ctx, a, kadm.NewClient(cl), brokers, d.values)
 	Warn(ctx, a, kadm.NewClient(cl), topics, d.values)
 	return a.PrintOutcomes(&out)
 }
@@ -156,7 +161,7 @@ func alter(ctx context.Context, cl *kgo.Client, e Entity, d *Edit, validate bool
 		}
 	}
 	if err != nil {
-		out.Refused(e.String(), "change configs of "+e.String(), err, message)
+		out.Refused(e.String(), "change configs of "+e.String(), app.Needs(err, e.right("alter-configs")), message)
 		return false
 	}
 	return true

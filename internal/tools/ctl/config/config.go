@@ -40,6 +40,11 @@ func Topics(names []string) []Entity {
 	return all
 }
 
+// OneBroker returns the entity of a broker.
+func OneBroker(id int32) Entity {
+	return Entity{kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(id))}
+}
+
 // allBrokers is the name of the configs that apply to all brokers.
 const allBrokers = "default"
 
@@ -103,6 +108,18 @@ func (e Entity) String() string {
 		return brokerKind + " " + allBrokers
 	}
 	return brokerKind + " " + e.Name
+}
+
+// right returns the right on an entity that an operation needs: all but topics and groups belong to
+// the cluster.
+func (e Entity) right(operation string) app.Right {
+	switch e.Kind {
+	case kmsg.ConfigResourceTypeTopic:
+		return app.OnTopic(operation, e.Name)
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return app.OnGroup(operation, e.Name)
+	}
+	return app.OnCluster(operation)
 }
 
 // command returns a subcommand of config. Its arguments are an entity and the rest.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/configdef"
 )
 
 // The topic configs that decide which records a log keeps, and their defaults in the configs of
@@ -152,14 +154,16 @@ func (k keeps) cut(p *held, now time.Time) int64 {
 	return min(cut, p.end)
 }
 
-// unitless returns the numbers of milliseconds in the edit that have no unit and are shorter than a
-// minute, as written. As retention they are more often a mistake for days than meant.
+// unitless returns the numbers of milliseconds in the edit that are the retention, are short and
+// have no unit, each with the reason why that is probably a mistake.
 func (d *Edit) unitless() (all []string) {
 	for _, s := range d.Set {
 		key, value, _ := strings.Cut(s, "=")
-		n, err := strconv.ParseInt(value, 10, 64)
-		if strings.TrimPrefix(key, brokerRetention) == retentionTime && err == nil && n >= 0 && n < time.Minute.Milliseconds() {
-			all = append(all, s)
+		if strings.TrimPrefix(key, brokerRetention) != retentionTime {
+			continue
+		}
+		if why := configdef.Unitless(key, value); why != "" {
+			all = append(all, why)
 		}
 	}
 	return all

@@ -62,16 +62,15 @@ func (d *Edit) ask(a *app.App, entities []Entity, losses map[Entity]*loss) error
 	var all loss
 	for _, e := range entities {
 		l := losses[e]
+		if l == nil { // not counted: a new topic has no records
+			l = &loss{}
+		}
 		all.records, all.bytes, all.partitions = all.records+l.records, all.bytes+l.bytes, all.partitions+l.partitions
 		all.compacted, all.unknown = all.compacted+l.compacted, append(all.unknown, l.unknown...)
 		names, list = append(names, e.String()), append(list, l.list...)
 	}
 	short := d.unitless()
-	for _, s := range short {
-		_, number, _ := strings.Cut(s, "=")
-		list = append(list, fmt.Sprintf("%s is %s milliseconds, because it has no unit: %sd are days, %sms milliseconds",
-			s, number, number, number))
-	}
+	list = append(list, short...)
 	if d.DryRun {
 		a.NoteLosses(list)
 		return nil
@@ -88,7 +87,24 @@ func (d *Edit) ask(a *app.App, entities []Entity, losses map[Entity]*loss) error
 	if result == "" {
 		back = "It deletes no record now."
 	}
-	return a.Confirm(d.String()+" of "+of+result, back, list)
+	what := d.String() + " of " + of + result
+	if d.creates {
+		what = "create " + of + " with " + strings.Join(d.Set, " ")
+	}
+	return a.Confirm(what, back, list)
+}
+
+// AskNew asks before topics are created with configs, as Change does for topics that exist. names
+// are the topics that the broker would create.
+func AskNew(a *app.App, names, configs []string, dryRun bool) error {
+	d := Edit{Set: configs, DryRun: dryRun, creates: true}
+	return d.ask(a, Topics(names), nil)
+}
+
+// AsksNew reports whether AskNew asks about these configs, or lists something.
+func AsksNew(a *app.App, configs []string, dryRun bool) bool {
+	d := Edit{Set: configs}
+	return (dryRun || a.Asks()) && len(d.unitless()) > 0
 }
 
 // loses counts what falls out of logs if an entity is edited. What it cannot count, it lists as

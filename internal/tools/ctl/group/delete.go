@@ -71,7 +71,7 @@ func deleteGroups(ctx context.Context, adm *kadm.Client, names []string, out *ap
 			r.Err = kerr.UnknownServerError
 		}
 		if r.Err != nil {
-			out.Refused(name, "delete group "+name, r.Err, r.ErrMessage)
+			out.Refused(name, "delete group "+name, app.Needs(r.Err, app.OnGroup("delete", name)), r.ErrMessage)
 			continue
 		}
 		out.Done(name, "deleted")

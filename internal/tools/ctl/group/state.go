@@ -145,7 +145,7 @@ func once(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (fo
 		o := offsets[name]
 		switch {
 		case o.Err != nil:
-			failed[name] = app.Refused("offsets of group "+name, app.BrokerError(o.Err), "")
+			failed[name] = app.Refused("offsets of group "+name, app.Needs(app.BrokerError(o.Err), app.OnGroup("describe", name)), "")
 		case d.State == "Dead" && len(o.Fetched) == 0 && len(d.Members) == 0:
 			failed[name] = app.Refused("group "+name, kerr.GroupIDNotFound, "")
 		}
@@ -185,7 +185,7 @@ func members(ctx context.Context, adm *kadm.Client, names []string) (found map[s
 		}
 		why := app.BrokerError(errors.Join(err, g.Err))
 		if why != nil && !errors.Is(why, kerr.GroupIDNotFound) && !app.IsUnsupported(why) {
-			failed[name] = app.Refused("group "+name, why, "")
+			failed[name] = app.Refused("group "+name, app.Needs(why, app.OnGroup("describe", name)), "")
 			continue
 		}
 		rest = append(rest, name)
@@ -203,7 +203,7 @@ func classic(ctx context.Context, adm *kadm.Client, names []string, found map[st
 		g, ok := answers[name]
 		switch {
 		case ok && g.Err != nil:
-			failed[name] = app.Refused("group "+name, g.Err, "")
+			failed[name] = app.Refused("group "+name, app.Needs(g.Err, app.OnGroup("describe", name)), "")
 		case !ok && err != nil:
 			failed[name] = app.Refused("group "+name, app.BrokerError(err), "")
 		case !ok:

@@ -241,7 +241,7 @@ func (r *run) begin(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if !r.failed[m.topic] { // one reason for each topic
-			r.out.Refused(m.topic, "move "+m.String(), x.Err, x.ErrMessage)
+			r.out.Failed(m.topic, app.RefusedFor("move "+m.String(), x.Err, x.ErrMessage, r.choices(&m, x.Err)))
 		}
 		r.failed[m.topic] = true
 	}
@@ -335,4 +335,16 @@ func (r *run) elect(ctx context.Context, moves []Move) {
 	if later > 0 {
 		r.a.Note("%s led by its preferred leader later, when that is in sync", text.Plural(later, "partition is", "partitions are each"))
 	}
+}
+
+// choices returns the remedy for a move that names brokers which are not active, "" for others.
+func (r *run) choices(m *Move, err error) string {
+	if !errors.Is(err, kerr.InvalidReplicaAssignment) || !slices.ContainsFunc(m.to, func(b int32) bool { return !r.active(b) }) {
+		return ""
+	}
+	var ids []int32
+	for _, b := range r.brokers {
+		ids = append(ids, b.NodeID)
+	}
+	return text.Count(len(ids), "broker") + " can have replicas now: " + text.Numbers(ids) + "; chronikctl broker list shows all"
 }

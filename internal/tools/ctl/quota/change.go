@@ -229,11 +229,11 @@ func alter(ctx context.Context, adm *kadm.Client, dryRun bool, e quota.Entity, o
 	answers, err := do(ctx, []kadm.AlterClientQuotaEntry{one})
 	switch {
 	case err != nil:
-		return refused("alter quotas", err)
+		return refused("alter quotas", err, app.OnCluster("alter-configs"))
 	case len(answers) != 1:
 		return kerr.UnknownServerError
 	case answers[0].Err != nil:
-		return app.Refused("alter quotas", answers[0].Err, answers[0].ErrMessage)
+		return app.Refused("alter quotas", app.Needs(answers[0].Err, app.OnCluster("alter-configs")), answers[0].ErrMessage)
 	}
 	return nil
 }

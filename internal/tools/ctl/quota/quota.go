@@ -161,7 +161,7 @@ func fetch(ctx context.Context, adm *kadm.Client, e quota.Entity) ([]entry, erro
 	}
 	described, err := adm.DescribeClientQuotas(ctx, false, filter)
 	if err != nil {
-		return nil, refused("list quotas", err)
+		return nil, refused("list quotas", err, app.OnCluster("describe-configs"))
 	}
 	all := make([]entry, 0, len(described))
 	for _, d := range described {
@@ -186,12 +186,13 @@ func fetch(ctx context.Context, adm *kadm.Client, e quota.Entity) ([]entry, erro
 	return all, nil
 }
 
-// refused is app.Refused with the message that kadm keeps in the error.
-func refused(what string, err error) error {
+// refused is app.Refused with the message that kadm keeps in the error, and the right that the
+// request needs.
+func refused(what string, err error, right app.Right) error {
 	if m := (*kadm.ErrAndMessage)(nil); errors.As(err, &m) {
-		return app.Refused(what, m.Err, m.ErrMessage)
+		return app.Refused(what, app.Needs(m.Err, right), m.ErrMessage)
 	}
-	return app.Refused(what, app.BrokerError(err), "")
+	return app.Refused(what, app.Needs(app.BrokerError(err), right), "")
 }
 
 // limitsOf returns the limits of an entry in Kafka's order, and then those that are unknown.

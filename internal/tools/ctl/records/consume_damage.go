@@ -61,7 +61,7 @@ func (r *reader) failed(ctx context.Context, p partition, err error) error {
 		}
 		r.lose(p, err)
 	case !errors.As(err, &k) || !k.Retriable:
-		return app.Refused(p.String(), err, "")
+		return app.Refused(p.String(), app.Needs(err, app.OnTopic("read", p.topic)), "")
 	}
 	// Without a pause the client would fetch again at once, forever.
 	r.client.PauseFetchPartitions(p.asMap())

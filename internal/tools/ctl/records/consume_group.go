@@ -78,7 +78,7 @@ func (r *reader) awaitsAssignment(ctx context.Context) (bool, error) {
 	}
 	found, err := r.admin.DescribeConsumerGroups(ctx, r.group)
 	if err = errors.Join(err, found[r.group].Err); err != nil {
-		return false, app.Refused("group "+r.group, app.BrokerError(err), "")
+		return false, app.Refused("group "+r.group, app.Needs(app.BrokerError(err), app.OnGroup("describe", r.group)), "")
 	}
 	id, _ := r.client.GroupMetadata()
 	r.mu.Lock()

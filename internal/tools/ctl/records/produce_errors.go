@@ -36,5 +36,5 @@ func (o *produceOptions) refused(line int, topic string, rec *kgo.Record, err er
 		return fmt.Errorf("%s: the topic has no partition %d; chronikctl topic describe %s shows its partitions", what, rec.Partition,
 			topic)
 	}
-	return app.Refused(what, err, "")
+	return app.Refused(what, app.Needs(err, app.OnTopic("write", topic)), "")
 }

@@ -31,6 +31,8 @@ func create(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "create NAME...", Short: "Create topics", Args: app.Args(1, -1, "at least one topic"),
 		ValidArgsFunction: cobra.NoFileCompletions,
+		Long: "create creates topics, each with the same number of partitions, replicas and configs. It asks if retention.ms is below one\n" +
+			"minute and has no unit, as config set does; --yes confirms.",
 		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
 			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -75,6 +77,11 @@ func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, nam
 	if w.dryRun {
 		send, done = adm.ValidateCreateTopics, "would be created"
 	}
+	if config.AsksNew(a, w.configs, w.dryRun) {
+		if err := config.AskNew(a, w.valid(ctx, adm, names, with), w.configs, w.dryRun); err != nil {
+			return err
+		}
+	}
 	var out app.Outcomes
 	var created []string
 	for _, name := range names {
@@ -92,7 +99,7 @@ func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, nam
 			out.Failed(name, app.RefusedFor("create "+name, app.BrokerError(err), r.ErrMessage,
 				"it may still be created: chronikctl topic describe "+name+" shows it if it is; otherwise try again"))
 		case err != nil:
-			out.Refused(name, "create "+name, app.BrokerError(err), r.ErrMessage)
+			out.Refused(name, "create "+name, app.Needs(app.BrokerError(err), app.OnTopic("create", name)), r.ErrMessage)
 		default:
 			out.Done(name, "%s", done)
 			if !w.dryRun {
@@ -102,4 +109,16 @@ func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, nam
 	}
 	config.Warn(ctx, a, adm, created, configs)
 	return a.PrintOutcomes(&out)
+}
+
+// valid returns the topics that the broker would create. It refuses the others in any case: a
+// question about them would be pointless.
+func (w *createFlags) valid(ctx context.Context, adm *kadm.Client, names []string, configs map[string]*string) (valid []string) {
+	for _, name := range names {
+		answers, err := adm.ValidateCreateTopics(ctx, w.partitions, w.replication, configs, name)
+		if err == nil && answers[name].Err == nil {
+			valid = append(valid, name)
+		}
+	}
+	return valid
 }

@@ -68,7 +68,7 @@ func deleteTopics(ctx context.Context, adm *kadm.Client, names []string, out *ap
 			r.Err = app.BrokerError(err)
 		}
 		if r.Err != nil {
-			out.Refused(name, "delete "+name, r.Err, r.ErrMessage)
+			out.Refused(name, "delete "+name, app.Needs(r.Err, app.OnTopic("delete", name)), r.ErrMessage)
 			continue
 		}
 		out.Done(name, "deleted")

@@ -140,7 +140,7 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (fact
 		names = append(names, t.Topic)
 	}
 	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
-		return f, app.Refused("configs", app.BrokerError(err), "")
+		return f, app.Refused("configs", app.Needs(app.BrokerError(err), app.OnTopic("describe-configs", strings.Join(names, ","))), "")
 	}
 	err = f.askTiers(ctx, adm)
 	return f, err
@@ -184,7 +184,7 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 	}
 	f.dirs, err = adm.DescribeAllLogDirs(ctx, set)
 	if app.NoneAnswered(err) && !app.IsUnsupported(app.BrokerError(err)) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
-		return f, app.Refused("log directories", app.BrokerError(err), "")
+		return f, app.Refused("log directories", app.Needs(app.BrokerError(err), app.OnCluster("describe")), "")
 	}
 	return f, nil
 }

@@ -100,7 +100,7 @@ func (e *election) choose(ctx context.Context, args []string) (chosen []kadm.Par
 	if len(args) == 0 {
 		all, err := e.adm.ListTopicsWithInternal(ctx)
 		if err != nil {
-			return nil, app.Refused("elect leaders", app.BrokerError(err), "")
+			return nil, app.Refused("elect leaders", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 		}
 		for _, t := range all.Sorted() {
 			chosen = append(chosen, t.Partitions.Sorted()...)
@@ -153,7 +153,7 @@ func (e *election) prefer(ctx context.Context, open []kadm.PartitionDetail) erro
 func (e *election) lose(ctx context.Context, open []kadm.PartitionDetail) error {
 	topics, err := e.adm.ListTopicsWithInternal(ctx, topicsOf(open)...)
 	if err != nil {
-		return app.Refused("elect leaders", app.BrokerError(err), "")
+		return app.Refused("elect leaders", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 	}
 	known, err := askEligible(ctx, e.cl, topics.Sorted())
 	if err != nil {
@@ -202,7 +202,7 @@ func (e *election) request(ctx context.Context, how kadm.ElectLeadersHow, open [
 	}
 	answers, err := e.adm.ElectLeaders(ctx, how, set)
 	if err != nil {
-		return app.Refused("elect leaders", app.BrokerError(err), "")
+		return app.Refused("elect leaders", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 	}
 	after, err := e.leaders(ctx, open, answers)
 	if err != nil {

@@ -203,7 +203,7 @@ func cancelMoves(ctx context.Context, a *app.App, adm *kadm.Client, wanted []des
 	if len(req) > 0 {
 		answers, err := adm.AlterPartitionAssignments(ctx, req)
 		if err != nil {
-			return app.Refused("cancel moves", app.BrokerError(err), "")
+			return app.Refused("cancel moves", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 		}
 		for _, x := range answers.Sorted() {
 			name := fmt.Sprintf("%s-%d", x.Topic, x.Partition)

@@ -136,7 +136,7 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 			out.Failed(topic, fmt.Errorf("%s: the broker did not answer for it; try again", what))
 		case r.Err != nil:
 			c.Error = r.Err.Error()
-			out.Refused(topic, what, r.Err, "")
+			out.Refused(topic, what, app.Needs(r.Err, app.OnTopic("delete", topic)), "")
 		default:
 			c.NewStart = r.LowWatermark
 		}

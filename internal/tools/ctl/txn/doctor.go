@@ -18,6 +18,7 @@ import (
 type Diagnosis struct {
 	Examined string
 	Findings []health.Finding
+	Failed   []error // why partitions could not be examined
 }
 
 // Diagnose looks for hanging transactions. Partitions that cannot be examined are left to other
@@ -27,7 +28,7 @@ func Diagnose(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client)
 	if err != nil {
 		return nil, err
 	}
-	d := &Diagnosis{Examined: text.Count(f.open, "open transaction")}
+	d := &Diagnosis{Examined: text.Count(f.open, "open transaction"), Failed: f.failed}
 	for i := range f.found {
 		h := &f.found[i]
 		who := fmt.Sprintf("producer %d (epoch %d", h.ProducerID, h.Epoch)

@@ -240,7 +240,7 @@ func examine(ctx context.Context, adm *kadm.Client, set kadm.TopicsSet) map[wher
 		case !ok:
 			v.err = app.Refused(app.PartitionName(w.topic, w.index), cmp.Or(app.BrokerError(err), error(kerr.UnknownTopicOrPartition)), "")
 		case d.Err != nil:
-			v.err = app.Refused(app.PartitionName(w.topic, w.index), d.Err, d.ErrMessage)
+			v.err = app.Refused(app.PartitionName(w.topic, w.index), app.Needs(d.Err, app.OnTopic("read", w.topic)), d.ErrMessage)
 		default:
 			v.leader = d.Leader
 			for _, p := range d.ActiveProducers {

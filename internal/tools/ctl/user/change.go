@@ -125,7 +125,7 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 			what += " (it is set for " + mechanisms[0].String() + ")"
 		}
 		if err != nil {
-			return app.Refused(what, app.BrokerError(err), "")
+			return app.Refused(what, app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 		}
 		if r := answers[name]; r.Err != nil {
 			out.Refused(name, what, r.Err, r.ErrMessage)
@@ -246,10 +246,10 @@ func removeUser(ctx context.Context, adm *kadm.Client, u kadm.DescribedUserSCRAM
 		answers, err := adm.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: u.User, Mechanism: m}}, nil)
 		what := "remove " + m.String() + " of " + u.User
 		if err != nil {
-			return app.Refused(what, app.BrokerError(err), "")
+			return app.Refused(what, app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 		}
 		if r := answers[u.User]; r.Err != nil {
-			return app.Refused(what, r.Err, r.ErrMessage)
+			return app.Refused(what, app.Needs(r.Err, app.OnCluster("alter")), r.ErrMessage)
 		}
 	}
 	return nil

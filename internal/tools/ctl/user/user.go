@@ -79,7 +79,7 @@ func list(a *app.App) *cobra.Command {
 func describe(ctx context.Context, adm *kadm.Client, names ...string) ([]kadm.DescribedUserSCRAM, error) {
 	found, err := adm.DescribeUserSCRAMs(ctx, names...)
 	if err != nil {
-		return nil, app.Refused("describe users", app.BrokerError(err), "")
+		return nil, app.Refused("describe users", app.Needs(app.BrokerError(err), app.OnCluster("describe")), "")
 	}
 	all := found.Sorted()
 	for _, u := range all {

@@ -1,0 +1,25 @@
+package configdef
+
+import (
+	"strings"
+	"testing"
+)
+
+// A retention is suspicious only if its unit is not written and it is shorter than a minute.
+func TestUnitless(t *testing.T) {
+	for _, c := range []struct {
+		name, written string
+		want          bool
+	}{
+		{"retention.ms", "7", true}, {"log.retention.ms", "59999", true}, {"log.retention.ms", "0", true},
+		{"log.local.retention.ms", "30", true}, {"log.cleaner.delete.retention.ms", "1", true},
+		{"retention.ms", "60000", false}, {"retention.ms", "-1", false}, {"retention.ms", "7d", false},
+		{"retention.ms", "7ms", false}, {"retention.bytes", "7", false}, {"log.retention.hours", "7", false},
+		{"log.retention.check.interval.ms", "7", false},
+	} {
+		got := Unitless(c.name, c.written)
+		if (got != "") != c.want || c.want && !strings.HasPrefix(got, c.name+"="+c.written+" is "+c.written+" milliseconds") {
+			t.Errorf("%s=%s: %q, want a text: %v", c.name, c.written, got, c.want)
+		}
+	}
+}
