@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -94,7 +95,7 @@ func TestFormatIsFixed(t *testing.T) {
 			}
 			got := p.AppendTo(nil)
 			fmt.Fprintf(&b, "%s %x\n\n", k, got)
-			if want := drawn(t, source, p); string(got) != string(want) {
+			if want := drawn(t, source, p); !bytes.Equal(got, want) {
 				t.Errorf("%s is % x, and drawn as % x", k, got, want)
 			}
 		}

@@ -60,7 +60,13 @@ func maintainBroker(a *app.App) *cobra.Command {
 				return err
 			}
 			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, args []string) error {
-				return (&maintenance{a: a, adm: adm, cl: cl, id: id, wait: wait.Value()}).do(ctx, end, args[1:])
+				err := (&maintenance{a: a, adm: adm, cl: cl, id: id, wait: wait.Value()}).do(ctx, end, args[1:])
+				if err == nil || a.Format().ForPeople() {
+					return err
+				}
+				var out app.Outcomes
+				out.Failed(fmt.Sprintf("broker %d", id), err)
+				return a.PrintOutcomes(&out)
 			})(cmd, args)
 		},
 	}
