@@ -69,14 +69,20 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 	})
 }
 
-// Of three brokers the others have what was lost, so nothing is repaired.
+// Of three brokers the others have what was lost, so nothing is repaired. A directory that was only
+// moved still has the partitions without another replica, so the remedy looks for it first.
 func TestTheRemedyOfARemovedDirectoryOfThreeBrokers(t *testing.T) {
 	for role, want := range map[string]string{
-		RoleJournal:  "stop the broker; if /d/logs is there then, run `mv /d/logs /d/logs.away`; start the broker",
-		RoleLogs:     "stop the broker; if /d/journal is there then, run `mv /d/journal /d/journal.away`; start the broker",
+		RoleJournal: "stop the broker; look for what was there before: if it was only moved or renamed, move it back to /d/journal, " +
+			"after moving away what is there now, and start it, which copies what is missing from the other brokers; only if it is gone: " +
+			"if /d/logs is there then, run `mv /d/logs /d/logs.away2`; start the broker: it copies its replicas",
+		RoleLogs: "stop the broker; look for what was there before: if it was only moved or renamed, move it back to /d/journal, " +
+			"after moving away what is there now, and start it, which copies what is missing from the other brokers; only if it is gone: " +
+			"if /d/journal is there then, run `mv /d/journal /d/journal.away`; start the broker: it copies its replicas",
 		RoleMetadata: "stop the broker, then start the broker",
 	} {
-		f := Facts{Lost: []Lost{{role, "/d/journal", "it was removed"}}, Settings: Settings{DataDir: "/d"},
+		f := Facts{Lost: []Lost{{role, "/d/journal", "it was removed"}}, Settings: Settings{DataDir: "/d", WorkingDir: "/"},
+			Free:    []Free{{Path: "d/logs", Away: "d/logs.away2"}},
 			Dirs:    []view.Dir{{Path: "/d/logs", Journal: "/d/journal", JournalApart: true}},
 			Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)}}
 		var n notes

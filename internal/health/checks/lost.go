@@ -14,6 +14,11 @@ type Lost struct {
 	Why        string // "it was removed"
 }
 
+// Free is a name to which a log directory can be moved: nothing has it.
+type Free struct {
+	Path, Away string
+}
+
 // checkLost reports a fault that no read or write detects: files without a name can be read and
 // written as long as the process has them open. So can those in a directory whose disk is not
 // mounted; the broker cannot distinguish that from a disk that was replaced.
@@ -111,12 +116,31 @@ func (f *Facts) restore(list []Lost) string {
 	if len(away) == 0 {
 		return "stop the broker, then start the broker: it copies from the other brokers what was there"
 	}
+	var places []string
+	for _, l := range list {
+		if l.Role != RoleMetadata {
+			places = append(places, f.absolute(l.Path))
+		}
+	}
 	moves := ""
 	for _, logs := range away {
-		moves += "; if " + logs + " is there then, run " + health.Command("mv", logs, logs+".away")
+		moves += "if " + logs + " is there then, run " + health.Command("mv", logs, f.free(logs)) + "; "
 	}
-	return "stop the broker" + moves + "; start the broker: it copies its replicas from the other brokers; partitions that have no other " +
-		"replica are in what was moved, or lost"
+	return "stop the broker; look for what was there before: if it was only moved or renamed, move it back to " +
+		strings.Join(places, " and ") + ", after moving away what is there now, and start it, which copies what is missing from the other " +
+		"brokers; only if it is gone: " + moves + "start the broker: it copies its replicas from the other brokers; partitions that have no " +
+		"other replica are in what was moved, or lost"
+}
+
+// free returns a name for what is left of a log directory. mv moves a directory into one that
+// exists, so it is a name that does not exist, as far as that is known.
+func (f *Facts) free(logs string) string {
+	for _, x := range f.Free {
+		if f.absolute(x.Path) == logs {
+			return f.absolute(x.Away)
+		}
+	}
+	return logs + ".away"
 }
 
 // whole returns the flags that name all directories of the broker to chronikctl log: a repair

@@ -56,6 +56,24 @@ func TestARemovedDirectoryIsDetected(t *testing.T) {
 	}
 }
 
+// The remedy moves what is left of a log directory to a name that nothing has: mv would move it into
+// a directory.
+func TestALostLogDirectoryHasAFreeName(t *testing.T) {
+	dir := t.TempDir()
+	logs := filepath.Join(dir, "logs")
+	must.OK(t, os.Mkdir(logs, 0o750))
+	p := NewPresence(Used{checks.RoleLogs, logs, "chronik.dir"}, Used{checks.RoleMetadata, dir, "x"})
+	for _, want := range []string{logs + ".away", logs + ".away2", logs + ".away3"} {
+		lostOf(t, p)
+		var f checks.Facts
+		p.Source(&f)
+		if len(f.Free) != 1 || f.Free[0] != (checks.Free{Path: logs, Away: want}) {
+			t.Errorf("free names %+v, want %s", f.Free, want)
+		}
+		must.OK(t, os.MkdirAll(want, 0o750))
+	}
+}
+
 // The presence of one file is not found by listing its directory, which may have a file for each
 // partition.
 func TestOneFileIsNotListed(t *testing.T) {
@@ -82,8 +100,8 @@ func TestOneFileIsNotListed(t *testing.T) {
 func lostOf(t *testing.T, p *Presence) []checks.Lost {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
-	p.lost.Store(nil)
-	for p.lost.Load() == nil || p.busy.Load() {
+	p.found.Store(nil)
+	for p.found.Load() == nil || p.busy.Load() {
 		if time.Now().After(deadline) {
 			t.Fatal("no examination ends")
 		}
@@ -109,7 +127,7 @@ func TestADirectoryThatCannotBeReadIsNotLost(t *testing.T) {
 	}
 	p.examine()
 	must.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
-	if lost := *p.lost.Load(); len(lost) > 0 {
+	if lost := p.found.Load().lost; len(lost) > 0 {
 		t.Errorf("%+v", lost)
 	}
 }
