@@ -18,6 +18,9 @@ import (
 // files matches at any time.
 type Used struct {
 	Role, Path, Files string
+	// Missing returns the names of files in use that were removed, and may wait for the disk. It
+	// may be nil.
+	Missing func() []string
 }
 
 // Presence detects that a directory was removed, replaced or emptied while the broker uses it. The
@@ -71,8 +74,16 @@ func (p *Presence) Source(f *checks.Facts) {
 func (p *Presence) examine() {
 	var found missing
 	for i := range p.used {
-		if why := p.used[i].why(); why != "" {
-			found.lost = append(found.lost, checks.Lost{Role: p.used[i].Role, Path: p.used[i].Path, Why: why})
+		u := &p.used[i]
+		if slices.ContainsFunc(found.lost, func(l checks.Lost) bool { return l.Path == u.Path }) {
+			continue // by another of its files
+		}
+		x := checks.Lost{Role: u.Role, Path: u.Path, Why: u.why()}
+		if x.Why == "" && u.Missing != nil {
+			x.Why, x.Files = withoutFiles(u.Missing()), true
+		}
+		if x.Why != "" {
+			found.lost = append(found.lost, x)
 		}
 	}
 	for i := range p.used {
@@ -81,6 +92,17 @@ func (p *Presence) examine() {
 		}
 	}
 	p.found.Store(&found)
+}
+
+// withoutFiles returns what happened to a directory that lacks files, or "" if it lacks none.
+func withoutFiles(gone []string) string {
+	switch len(gone) {
+	case 0:
+		return ""
+	case 1:
+		return "its file " + gone[0] + " was removed"
+	}
+	return fmt.Sprintf("%d of its files, %s the first, were removed", len(gone), gone[0])
 }
 
 // freeName returns a name next to a directory that nothing has. It is the same in each examination
