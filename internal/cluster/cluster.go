@@ -227,18 +227,38 @@ func (c *Cluster) brokers(ctx context.Context) (list []metadata.Broker, err erro
 // called after Enter.
 func (c *Cluster) CheckNode(ctx context.Context) error {
 	list, err := c.brokers(ctx)
-	i := slices.IndexFunc(list, func(b metadata.Broker) bool { return b.ID != c.o.Node })
-	if err != nil || i < 0 {
+	if err != nil {
 		return err
 	}
-	own := slices.ContainsFunc(list, func(b metadata.Broker) bool { return b.ID == c.o.Node })
-	switch other := list[i].ID; {
-	case !own && (list[i].Member == c.self.ID || !c.Linked()):
+	return checkNode(list, c.o.Node, c.self.ID, c.Linked(), c.o.Dir)
+}
+
+// checkNode is CheckNode for the registered brokers. This one has the id node and the metadata
+// directory dir, which is the given member; linked is true if it has seeds.
+func checkNode(list []metadata.Broker, node int32, member uint64, linked bool, dir string) error {
+	const none = -1
+	other, former := int32(none), int32(none) // any other broker; the one with this metadata directory
+	own, kept := false, false                 // whether node is registered, and with this directory
+	for i := range list {
+		switch b := &list[i]; {
+		case b.ID == node:
+			own, kept = true, b.Member == member
+		case b.Member == member:
+			former = b.ID
+		case other == none:
+			other = b.ID
+		}
+	}
+	if former == none && !own && !linked {
+		former = other // a broker without seeds is the only one of its metadata
+	}
+	switch {
+	case former != none && !kept:
 		return membership.Refused(fmt.Sprintf("the data directory belongs to the broker with node.id %d, not %d: set node.id=%d, "+
-			"or use another data directory", other, c.o.Node, other))
-	case !c.Linked():
+			"or use another data directory", former, node, former))
+	case !linked && max(former, other) != none:
 		return membership.Refused(fmt.Sprintf("%s belongs to a broker of a cluster, in which broker %d is registered, too; "+
-			"set cluster.name and cluster.seeds, or use another data.dir (--data-dir)", c.o.Dir, other))
+			"set cluster.name and cluster.seeds, or use another data.dir (--data-dir)", dir, max(former, other)))
 	}
 	return nil
 }

@@ -164,7 +164,9 @@ func admit(img *metadata.Image, q *RegisterRequest, live uint64) error {
 		}
 		for _, other := range img.Brokers() {
 			if _, has := other.Dir(d.ID); has && other.ID != q.Broker {
-				return refuse(InvalidRequest, "log directory %s of broker %d is registered by broker %d; one of them is a copy",
+				return refuse(InvalidRequest, "log directory %[1]s of broker %[2]d is registered by broker %[3]d; "+
+					"if node.id was changed from %[3]d, set node.id=%[3]d again; "+
+					"if the directory was copied from broker %[3]d, give broker %[2]d an empty one, and leave that of broker %[3]d as it is",
 					metadata.FormatID(d.ID), q.Broker, other.ID)
 			}
 		}

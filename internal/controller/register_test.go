@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +128,20 @@ func TestRefusedRegistrations(t *testing.T) {
 		}
 		if now := w.applier.Image().Version(); now != before {
 			t.Errorf("%s: the refusal changed the metadata", name)
+		}
+	}
+}
+
+// A directory that another broker has registered is that broker's with a changed node.id, or a
+// copy. The refusal names what to do for both, and which directory must not be emptied.
+func TestARefusedDirectorySaysWhoseItIs(t *testing.T) {
+	w := three(t)
+	p := w.process(4, func(q *RegisterRequest) { q.Dirs[0].ID = [16]byte{2} })
+	_, err := w.loop.Register(context.Background(), &p.RegisterRequest)
+	for _, want := range []string{"of broker 4 is registered by broker 2; ", "if node.id was changed from 2, set node.id=2 again",
+		"if the directory was copied from broker 2, give broker 4 an empty one, and leave that of broker 2 as it is"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

@@ -131,7 +131,8 @@ func (d *Dirs) Presence(dirs []*storage.Dir) *host.Presence {
 		used = append(
 			used,
 			host.Used{Role: checks.RoleLogs, Path: health.Path(x.Path()), Files: storage.IdentityFile},
-			host.Used{Role: checks.RoleJournal, Path: health.Path(x.JournalPath()), Files: "*.journal"},
+			host.Used{Role: checks.RoleJournal, Path: health.Path(x.JournalPath()), Files: storage.JournalIdentityFile},
+			host.Used{Role: checks.RoleJournal, Path: health.Path(x.JournalPath()), Files: "*.journal", Missing: x.MissingJournalFiles},
 		)
 	}
 	return host.NewPresence(used...)

@@ -66,13 +66,13 @@ func dataRemedy(setting string, flags []string, err error) string {
 }
 
 // Errors explains why log directories could not be opened.
-func (d *Dirs) Errors(err error) error { return dirErrors(d.set, err) }
+func (d *Dirs) Errors(err error) error { return dirErrors(d.data, d.set, err) }
 
-func dirErrors(set map[string]string, err error) error {
+func dirErrors(data string, set map[string]string, err error) error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error
 		for _, e := range all.Unwrap() {
-			errs = append(errs, dirErrors(set, e))
+			errs = append(errs, dirErrors(data, set, e))
 		}
 		return errors.Join(errs...)
 	}
@@ -80,21 +80,42 @@ func dirErrors(set map[string]string, err error) error {
 	if !errors.As(err, &d) {
 		return exit.With(exit.Data, err)
 	}
-	return remedied(d.Path, d.Err, dirRemedy(set, d))
+	return remedied(d.Path, d.Err, dirRemedy(data, set, d))
 }
 
-// Remedy returns what to do about a log directory that could not be opened.
-func (d *Dirs) Remedy(e *storage.DirError) string { return cmp.Or(dirRemedy(d.set, e), "repair it") }
+// Remedy returns what to do about a log directory that could not be opened. It does not name the
+// data directory, which the running broker has locked.
+func (d *Dirs) Remedy(e *storage.DirError) string {
+	return cmp.Or(dirRemedy("", d.set, e), "repair it")
+}
 
 // dirRemedy is dataRemedy for a log directory. A repair refuses where other brokers may have the
-// records.
-func dirRemedy(set map[string]string, d *storage.DirError) string {
+// records. If it has the metadata in data, it names the partitions that no other broker has: these
+// would be lost with the directory.
+func dirRemedy(data string, set map[string]string, d *storage.DirError) string {
 	setting, flags := placeOf(set, d)
+	if d.Replicated && data != "" {
+		flags = withMetadata(data, d, flags)
+	}
 	text := dataRemedy(setting, flags, d.Err)
 	if d.Replicated && (errors.Is(d.Err, journal.ErrDamaged) || errors.Is(d.Err, statefile.ErrCorrupt)) {
-		text += "; where it refuses because other brokers have the records, " + d.Away()
+		last := append([]string{"chronikctl", "log", "repair"}, flags...)
+		last = append(last, "--last-copy", "--backup", path.Clean(d.Path)+".before-repair")
+		text += "; where it refuses because other brokers have the records, and this broker has the only replica of a partition, " +
+			health.Command(last...) + " keeps what can be read of it; only if all partitions have other replicas, " + d.Away()
 	}
 	return text
+}
+
+// withMetadata returns the flags that name a log directory together with the data directory.
+func withMetadata(data string, d *storage.DirError, flags []string) []string {
+	switch {
+	case path.Clean(d.Path) == path.Join(data, resolve.LogsDir):
+		return append([]string{"--dir", data}, flags[2:]...)
+	case d.Location().JournalApart(): // one journal for each log directory in data would have to be named, too
+		return flags
+	}
+	return append([]string{"--dir", data}, flags...)
 }
 
 // placeOf returns the setting that an error of a log directory is about, and the flags that name

@@ -35,14 +35,27 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 }
 
 // A repair refuses a damaged journal whose records other brokers have: the error says what to do
-// then.
+// then. An empty directory would lose the partitions that have their only replica here, so it comes
+// last.
 func TestTheErrorOfADamagedJournalSaysWhatToDo(t *testing.T) {
-	for _, replicated := range []bool{false, true} {
-		d := &storage.DirError{Path: "/a", Journal: "/j/a", Err: fmt.Errorf("frame: %w", journal.ErrDamaged), Replicated: replicated}
-		got := dirErrors(map[string]string{"log.dirs": "/a"}, d).Error()
-		if !strings.Contains(got, "`chronikctl log verify --dir /a --journal /j/a`") ||
-			strings.Contains(got, "`mv /a /a.away`, `mkdir -p /j/a` and `mv /j/a /j/a.away` lets the broker copy") != replicated {
-			t.Errorf("replicated %v: %s", replicated, got)
+	for _, c := range []struct{ at, journal, flags, backup, moves string }{
+		{"/a", "/j/a", "--dir /a --journal /j/a", "/a.before-repair", "`mv /a /a.away`, `mkdir -p /j/a` and `mv /j/a /j/a.away`"},
+		{"/a", "", "--dir /data --dir /a", "/a.before-repair", "`mv /a /a.away`"},
+		{"/data/logs", "", "--dir /data", "/data/logs.before-repair", "`mv /data/logs /data/logs.away`"},
+		{"/data/logs", "/j", "--dir /data --journal /j", "/data/logs.before-repair", "`mv /data/logs /data/logs.away`"},
+	} {
+		for _, replicated := range []bool{false, true} {
+			d := &storage.DirError{Path: c.at, Journal: c.journal, Err: fmt.Errorf("frame: %w", journal.ErrDamaged), Replicated: replicated}
+			got := dirErrors("/data", map[string]string{"log.dirs": "/a"}, d).Error()
+			keep := strings.Index(got, "`chronikctl log repair "+c.flags+" --last-copy --backup "+c.backup+"` keeps")
+			away := strings.Index(got, "only if all partitions have other replicas, "+c.moves)
+			if replicated != (keep > 0) || replicated != (away > keep) {
+				t.Errorf("replicated %v: %s", replicated, got)
+			}
+			if replicated && !strings.Contains(got, "`chronikctl log repair --dry-run "+c.flags+"`") ||
+				!strings.Contains(got, "`chronikctl log verify --dir ") {
+				t.Errorf("replicated %v: %s", replicated, got)
+			}
 		}
 	}
 }

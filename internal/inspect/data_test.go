@@ -340,3 +340,76 @@ func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 		t.Errorf("a damaged member: %+v, plan %+v", r.Findings, r.Plan())
 	}
 }
+
+// A broker with a damaged journal is not told to start with an empty directory before it knows
+// which partitions would be lost with it: those of which no other broker has all records.
+func TestARefusedRepairNamesWhatOnlyThisBrokerHas(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		metadata bool
+		b        metadata.Partition // the partition of the second topic; the first has three replicas in sync
+		want     string
+		not      string
+	}{
+		"the only replica": {true, metadata.Partition{Replicas: []int32{2}, ISR: []int32{2}},
+			"no other broker has all records of b-0, so use `repair the last copy`", "the only replica of a partition"},
+		"the last one in sync": {true, metadata.Partition{Replicas: []int32{1, 2}, ISR: []int32{2}},
+			"no other broker has all records of b-0, so use `repair the last copy`", "the only replica of a partition"},
+		"another eligible one": {true, metadata.Partition{Replicas: []int32{1, 2}, ISR: []int32{2}, ELR: []int32{1}},
+			"; if the broker refuses a log directory, give it an empty directory", "no other broker has all records of"},
+		"the only one, on another broker": {true, metadata.Partition{Replicas: []int32{1}, ISR: []int32{1}},
+			"; if the broker refuses a log directory, give it an empty directory", "no other broker has all records of"},
+		"no metadata": {false, metadata.Partition{},
+			"if this broker has the only replica of a partition, `repair the last copy` keeps", "b-0, so"},
+	} {
+		s := &site{TB: t, fs: dataDir(t).KillImage(3)}
+		s.must(s.fs.RemoveAll(data + "/metadata"))
+		d, err := storage.OpenDir(storage.Location{Path: data + "/logs"}, options(s.fs))
+		s.must(err)
+		id := d.ID()
+		put(t, logsOf(d)["a"], 3)
+		s.must(d.Registered(checkpoint.Owner{Cluster: [16]byte{7}}))
+		put(t, logsOf(d)["a"], 3)
+		s.fs = s.fs.KillImage(1)
+		_ = d.Close()
+		if c.metadata {
+			c.b.Leader = c.b.ISR[0]
+			self := metadata.Broker{Incarnation: [16]byte{1}, Member: 5, Dirs: []metadata.BrokerDir{{ID: id}}}
+			keys := []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "x"}.Encode()},
+				{Key: metadata.BrokerKey(2), Value: self.Encode()}}
+			for i, p := range []metadata.Partition{{Leader: 2, Replicas: []int32{1, 2, 3}, ISR: []int32{1, 2, 3}}, c.b} {
+				topic := idOf(i).Topic
+				keys = append(keys, metadata.KV{Key: metadata.NameKey(topics[i]), Value: metadata.Name{ID: topic}.Encode()},
+					metadata.KV{Key: metadata.TopicKey(topic), Value: metadata.TopicRecord{Name: topics[i], Partitions: 1}.Encode()},
+					metadata.KV{Key: metadata.PartitionKey(topic, 0), Value: p.Encode()})
+			}
+			for i := range keys {
+				keys[i].ModRevision = 1
+			}
+			store, err := raftstore.Open(raftstore.Options{FS: s.fs, Dir: data + "/metadata", Log: zap.NewNop()})
+			s.must(err)
+			s.must(store.Bootstrap(raftstore.Initial{Generation: [16]byte{1}, Voters: []uint64{store.Member()}, Revision: 1, Keys: keys}))
+			s.must(store.Close())
+		}
+		infos, err := s.fs.List(data + "/logs/journal")
+		s.must(err)
+		for _, in := range infos {
+			if path.Ext(in.Name) == ".journal" {
+				s.must(s.fs.Remove(data + "/logs/journal/" + in.Name))
+			}
+		}
+		o, err := inspect.Find(s.fs, []string{data}, nil)
+		s.must(err)
+		o.LastCopyCommand = "`repair the last copy`"
+		_, err = inspect.Begin(context.Background(), o, "a test")
+		if !errors.Is(err, inspect.ErrReplicated) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		text := err.Error()
+		if !strings.Contains(text, c.want) || strings.Contains(text, c.not) || !strings.Contains(text, "empty directory instead") ||
+			c.want[0] != ';' && strings.Index(text, c.want) > strings.Index(text, "empty directory instead") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}

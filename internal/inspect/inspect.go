@@ -31,6 +31,8 @@ type Options struct {
 	// LastCopy permits a repair of partitions of which other brokers have replicas. It leaves out
 	// what those may have.
 	LastCopy bool
+	// LastCopyCommand is the command that repairs with LastCopy, for messages; it may be empty.
+	LastCopyCommand string
 	// Node is the node.id of the broker, for partitions of which only the logs are left.
 	Node int32
 	// Progress is called with the number of bytes read since the last call; it may be nil. Size
@@ -143,7 +145,7 @@ func verify(ctx context.Context, opt Options) (*Inspection, error) {
 	if opt.Progress == nil {
 		opt.Progress = func(int64) {}
 	}
-	rep := &Inspection{Directories: []Directory{}, Partitions: []Partition{}, Findings: []Finding{}}
+	rep := &Inspection{Directories: []Directory{}, Partitions: []Partition{}, Findings: []Finding{}, lastCopy: opt.LastCopyCommand}
 	for _, location := range opt.Locations {
 		location.Path = path.Clean(location.Path)
 		d := &dir{ctx: ctx, fs: opt.FS, location: location, opt: &opt, out: Directory{Path: location.Path, Journal: location.JournalPath()}}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -72,17 +74,69 @@ func (r *Inspection) Replicated() error {
 	if len(concerned) == 0 {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(concerned))
-	of := strings.Join(names[:min(len(names), 3)], ", ")
+	of := few(slices.Sorted(maps.Keys(concerned)))
+	command := cmp.Or(r.lastCopy, "log repair --last-copy")
+	if !r.Refused() {
+		return fmt.Errorf("%w of %s, and a repair leaves out what those may have; start the broker: it replaces a damaged log by a copy; "+
+			"if no other broker has these records any longer, %s repairs what is here", ErrReplicated, of, command)
+	}
+	const empty = "give it an empty directory instead, and start it: it copies all replicas again"
+	remedy := "if the broker refuses a log directory, " + empty + "; if no other broker has these records any longer, " +
+		command + " repairs what is here"
+	switch only := r.only(); {
+	case r.cluster == nil:
+		remedy = "if this broker has the only replica of a partition, " + command + " keeps what can be read of it; " +
+			"a log directory alone does not show that, and --config, or the data directory with its metadata, does; if no partition has its only replica here, " + empty
+	case len(only) > 0:
+		remedy = fmt.Sprintf("no other broker has all records of %s, so use %s, which keeps what can be read of them; after the start the broker copies "+
+			"from other brokers what a repair leaves out of the rest; only if these partitions may be lost, %s", few(only), command, empty)
+	}
+	return fmt.Errorf("%w of %s, and a repair leaves out what those may have; %s", ErrReplicated, of, remedy)
+}
+
+// few lists the first three names and the number of the others.
+func few(names []string) string {
+	text := strings.Join(names[:min(len(names), 3)], ", ")
 	if n := len(names) - 3; n > 0 {
-		of += fmt.Sprintf(" and %d more", n)
+		text += fmt.Sprintf(" and %d more", n)
 	}
-	remedy := "start the broker: it replaces a damaged log by a copy"
-	if r.Refused() {
-		remedy = "if the broker refuses a log directory, give it an empty directory instead, and start it: it copies all replicas again"
+	return text
+}
+
+// only returns the partitions of which no other broker has all records, as far as the metadata
+// show: they would be lost with the log directories.
+func (r *Inspection) only() (names []string) {
+	if r.cluster == nil {
+		return nil
 	}
-	return fmt.Errorf("%w of %s, and a repair leaves out what those may have; %s; "+
-		"if no other broker has these records any longer, log repair --last-copy repairs what is here", ErrReplicated, of, remedy)
+	for _, d := range r.dirs {
+		for _, l := range d.logs {
+			t := r.cluster.Topic(l.st.Topic)
+			if t == nil || t.ID != l.st.ID.Topic || l.st.Deleted {
+				continue
+			}
+			if p := t.Partitions.At(l.st.ID.Partition); p != nil && !r.elsewhere(d, p) {
+				names = append(names, fmt.Sprintf("%s-%d", t.Name, l.st.ID.Partition))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// elsewhere reports whether another broker than that of the directory has all records of a
+// partition.
+func (r *Inspection) elsewhere(d *dir, p *metadata.Partition) bool {
+	self, known := int32(0), false
+	for _, b := range r.cluster.Brokers() {
+		if _, has := b.Dir(d.state.Dir); has {
+			self, known = b.ID, true
+		}
+	}
+	if !known {
+		return len(p.Replicas) > 1
+	}
+	return slices.ContainsFunc(p.Replicas, func(id int32) bool { return id != self && p.Counts(id) })
 }
 
 // replicated reports whether other brokers have replicas of a partition, as far as the metadata of

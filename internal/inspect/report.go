@@ -109,6 +109,7 @@ type Inspection struct {
 
 	dirs     []*dir
 	rebuilds []*rebuild
+	lastCopy string          // Options.LastCopyCommand
 	cluster  *metadata.Image // of the broker's cluster; nil if it has none, or its metadata cannot be read
 }
 

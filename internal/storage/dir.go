@@ -126,6 +126,10 @@ func (d *Dir) Path() string { return d.path }
 // JournalPath returns the directory of the journal.
 func (d *Dir) JournalPath() string { return d.jpath }
 
+// MissingJournalFiles returns the names of journal files that were removed while they are in use.
+// It waits for the disk.
+func (d *Dir) MissingJournalFiles() []string { return d.journal.Missing() }
+
 // Location returns the paths of the directory and its journal.
 func (d *Dir) Location() Location { return Location{Path: d.path, Journal: d.jpath} }
 

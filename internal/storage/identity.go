@@ -82,12 +82,14 @@ func (loc Location) JournalApart() bool {
 
 // remedy returns what to do about files of the directory that are lost: the repair and its result.
 // Where other brokers have replicas, a repair would leave out what those have: the broker copies
-// them into an empty directory.
+// them into an empty directory. That would lose partitions that have their only replica here.
 func (d *Dir) remedy(result string) string {
+	const repair = "`chronikctl log repair --dir %[1]s --journal %[2]s%[3]s --backup %[1]s.before-repair` "
 	if !d.opt.Replicated {
-		return fmt.Sprintf("`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` %[3]s", d.path, d.jpath, result)
+		return fmt.Sprintf(repair, d.path, d.jpath, "") + result
 	}
-	return away(d.Location()) + "; a repair with --last-copy is for records that no other broker has"
+	return "if this broker has the only replica of a partition, " + fmt.Sprintf(repair, d.path, d.jpath, " --last-copy") +
+		"keeps what can be read of it; only if all partitions have other replicas, " + away(d.Location())
 }
 
 // away returns how a broker gets an empty directory, so that it copies its replicas.

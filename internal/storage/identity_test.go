@@ -93,7 +93,9 @@ func TestEmptyJournalIsRefused(t *testing.T) {
 	refused(t, disk, ErrForeign, "/d/journal", "journal.dirs")
 }
 
-// Where other brokers have replicas, log repair refuses: the error must advise something else.
+// Where other brokers have replicas, log repair refuses: the error must advise something else. Only
+// for partitions without another replica it advises a repair, before the empty directory that would
+// lose them.
 func TestRefusalAdvisesNoRepairOfReplicas(t *testing.T) {
 	disk := used(t)
 	must(t, disk.RemoveAll("/d/journal"))
@@ -102,8 +104,10 @@ func TestRefusalAdvisesNoRepairOfReplicas(t *testing.T) {
 		if !errors.Is(err, ErrForeign) {
 			t.Fatalf("%v, want ErrForeign", err)
 		}
-		if text := err.Error(); strings.Contains(text, "log repair") == replicated ||
-			strings.Contains(text, "`mv /d /d.away`") != replicated {
+		text := err.Error()
+		last := strings.Index(text, "the only replica of a partition, `chronikctl log repair --dir /d --journal /d/journal --last-copy ")
+		away := strings.Index(text, "only if all partitions have other replicas, `mv /d /d.away`")
+		if replicated != (last > 0) || replicated != (away > last) || strings.Contains(text, " --last-copy") != replicated {
 			t.Errorf("replicated %v: %s", replicated, text)
 		}
 	}

@@ -58,7 +58,7 @@ func examine(t *testing.T, check string, patients []patient) {
 
 func TestDirectoriesThatWereRemoved(t *testing.T) {
 	lost := func(role string) Facts {
-		return Facts{Lost: []Lost{{role, "/d/x", "it was removed"}}, Settings: Settings{DataDir: "/d"}}
+		return Facts{Lost: []Lost{{Role: role, Path: "/d/x", Why: "it was removed"}}, Settings: Settings{DataDir: "/d"}}
 	}
 	examine(t, "removed", []patient{
 		{"none", Facts{}, nil},
@@ -69,21 +69,55 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 	})
 }
 
-// Of three brokers the others have what was lost, so nothing is repaired.
+// Of three brokers the others have what was lost, so nothing is repaired. A directory that was only
+// moved still has the partitions without another replica, so the remedy looks for it first.
 func TestTheRemedyOfARemovedDirectoryOfThreeBrokers(t *testing.T) {
 	for role, want := range map[string]string{
-		RoleJournal:  "stop the broker; if /d/logs is there then, run `mv /d/logs /d/logs.away`; start the broker",
-		RoleLogs:     "stop the broker; if /d/journal is there then, run `mv /d/journal /d/journal.away`; start the broker",
+		RoleJournal: "stop the broker; look for what was there before: if it was only moved or renamed, move it back to /d/journal, " +
+			"after moving away what replaced it, and start it, which copies what is missing from the other brokers; only if it is gone: " +
+			"if /d/logs is there then, run `mv /d/logs /d/logs.away2`; start the broker: it copies its replicas",
+		RoleLogs: "stop the broker; look for what was there before: if it was only moved or renamed, move it back to /d/journal, " +
+			"after moving away what replaced it, and start it, which copies what is missing from the other brokers; only if it is gone: " +
+			"if /d/journal is there then, run `mv /d/journal /d/journal.away`; start the broker: it copies its replicas",
 		RoleMetadata: "stop the broker, then start the broker",
 	} {
-		f := Facts{Lost: []Lost{{role, "/d/journal", "it was removed"}}, Settings: Settings{DataDir: "/d"},
-			Dirs:    []view.Dir{{Path: "/d/logs", Journal: "/d/journal", JournalApart: true}},
-			Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)}}
+		f := Facts{Lost: []Lost{{Role: role, Path: "/d/journal", Why: "it was removed"}},
+			Settings: Settings{DataDir: "/d", WorkingDir: "/"},
+			Free:     []Free{{Path: "d/logs", Away: "d/logs.away2"}},
+			Dirs:     []view.Dir{{Path: "/d/logs", Journal: "/d/journal", JournalApart: true}},
+			Cluster:  &view.Cluster{Brokers: make([]view.Broker, 3)}}
 		var n notes
 		checkLost(&f, &n)
 		if got := n.findings; len(got) != 1 || !strings.HasPrefix(got[0].Remedy, want) || strings.Contains(got[0].Remedy, "repair") ||
 			strings.Contains(got[0].Problem, "its copy of the metadata") != (role == RoleMetadata) {
 			t.Errorf("%s: %+v", role, got)
+		}
+	}
+}
+
+// If only files of a journal were removed, an orderly stop writes all that they have elsewhere, so
+// nothing is moved or repaired, of one broker and of several. With a lost directory it is no
+// remedy.
+func TestTheRemedyOfRemovedJournalFilesIsARestart(t *testing.T) {
+	for _, cluster := range []*view.Cluster{nil, {Brokers: make([]view.Broker, 3)}} {
+		f := Facts{Settings: Settings{DataDir: "/d"}, Cluster: cluster,
+			Lost: []Lost{{Role: RoleJournal, Path: "/d/logs/journal", Why: "its file 7.journal was removed", Files: true}}}
+		var n notes
+		checkLost(&f, &n)
+		if got := n.findings; len(got) != 1 || got[0].Severity != health.Bad || got[0].Subject != "journal directory /d/logs/journal" ||
+			!strings.HasPrefix(got[0].Problem, "its file 7.journal was removed while the broker uses it: if the broker is killed") ||
+			!strings.HasPrefix(got[0].Remedy, "restart the broker with an orderly stop") {
+			t.Errorf("%+v", got)
+		}
+		if f.removed("/d/logs") {
+			t.Error("other faults of the directory count as consequences")
+		}
+		f.Lost = append(f.Lost, Lost{Role: RoleLogs, Path: "/e/logs", Why: "it was removed"})
+		n = notes{}
+		checkLost(&f, &n)
+		if got := n.findings; len(got) != 1 || strings.HasPrefix(got[0].Remedy, "restart") ||
+			!strings.Contains(got[0].Problem, "/e/logs: it was removed") {
+			t.Errorf("with a directory: %+v", got)
 		}
 	}
 }
@@ -94,8 +128,9 @@ func TestARemovedDataDirectoryIsOneFinding(t *testing.T) {
 	f := member(func(c *view.Cluster) { c.Self, c.Brokers[0].FailedDirs = 1, 1 })
 	f.Settings.DataDir, f.Metadata = "/d", Metadata{Dir: "/d/metadata", Failed: "no such file or directory"}
 	f.Dirs = []view.Dir{{Path: "/d/logs", Journal: "/d/logs/journal", Error: "no such file or directory"}}
-	f.Lost = []Lost{{RoleMetadata, "/d/metadata", "it was removed"}, {RoleLogs, "/d/logs", "it was removed"},
-		{RoleJournal, "/d/logs/journal", "it was removed"}}
+	f.Lost = []Lost{{Role: RoleMetadata, Path: "/d/metadata", Why: "it was removed"},
+		{Role: RoleLogs, Path: "/d/logs", Why: "it was removed"},
+		{Role: RoleJournal, Path: "/d/logs/journal", Why: "it was removed"}}
 	f.Partitions = []view.Log{{Topic: "t", Dir: "/d/logs", Offline: true, Error: "no such file or directory"}}
 	left := func() (all []string) {
 		findings, _ := Examine(Checks(), &f)
@@ -157,7 +192,7 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 	} {
 		f := Facts{
 			Dirs:     []view.Dir{{Path: c.logs, JournalApart: c.apart}},
-			Lost:     []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}},
+			Lost:     []Lost{{Role: RoleMetadata, Path: "/srv/d/metadata", Why: "it was removed"}},
 			Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
 		}
 		findings, _ := Examine(Checks(), &f)

@@ -22,6 +22,8 @@ type Facts struct {
 	Unopened []view.Dir
 	// Lost are the directories that were removed while the broker uses them.
 	Lost []Lost
+	// Free are names for what is left of log directories; they are known if Lost is not empty.
+	Free []Free
 	// Memory and Clock are the machine's.
 	Memory Memory
 	Clock  Clock

@@ -12,6 +12,13 @@ import (
 type Lost struct {
 	Role, Path string
 	Why        string // "it was removed"
+	// Files: only journal files are missing, and the directory is there.
+	Files bool
+}
+
+// Free is a name to which a log directory can be moved: nothing has it.
+type Free struct {
+	Path, Away string
 }
 
 // checkLost reports a fault that no read or write detects: files without a name can be read and
@@ -49,6 +56,11 @@ func (f *Facts) lost(list []Lost) health.Finding {
 		}
 		x.Subject, x.Problem = "directories of the broker", strings.Join(why, "; ")+"; the broker uses them: "
 	}
+	if !slices.ContainsFunc(list, func(l Lost) bool { return !l.Files }) {
+		x.Problem += "if the broker is killed or the machine fails, the records that only these files have, and those that the broker " +
+			"acknowledges into them from now on, are lost, and the broker does not start"
+		return x
+	}
 	var what []string
 	if slices.ContainsFunc(list, func(l Lost) bool { return l.Role != RoleMetadata }) {
 		what = append(what, "the records in it, and those that the broker acknowledges from now on, can be lost when the broker stops")
@@ -64,7 +76,8 @@ func (f *Facts) lost(list []Lost) health.Finding {
 	return x
 }
 
-// removed reports whether a directory, or one in it, was removed.
+// removed reports whether a directory, or one in it, was removed. Without single files of its
+// journal a directory works, so its other faults do not follow from that.
 func (f *Facts) removed(dir string) bool {
 	if dir == "" { // of a log whose directory is not known
 		return false
@@ -72,7 +85,7 @@ func (f *Facts) removed(dir string) bool {
 	dir = f.absolute(dir)
 	return slices.ContainsFunc(f.Lost, func(l Lost) bool {
 		at := f.absolute(l.Path)
-		return at == dir || strings.HasPrefix(at, dir+"/")
+		return !l.Files && (at == dir || strings.HasPrefix(at, dir+"/"))
 	})
 }
 
@@ -82,6 +95,10 @@ func (f *Facts) several() bool { return f.Cluster != nil && len(f.Cluster.Broker
 // restore returns the remedy for directories that were removed. Of several brokers, the others have
 // what was in it, and a repair would leave out what they have.
 func (f *Facts) restore(list []Lost) string {
+	if !slices.ContainsFunc(list, func(l Lost) bool { return !l.Files }) {
+		return "restart the broker with an orderly stop (SIGTERM, as `systemctl restart` does), and do not kill it: before it ends, it " +
+			"writes the records that only the journal has to the segments, and begins another journal file"
+	}
 	if !f.several() {
 		all := []string{"mkdir", "-p"}
 		for _, l := range list {
@@ -111,12 +128,31 @@ func (f *Facts) restore(list []Lost) string {
 	if len(away) == 0 {
 		return "stop the broker, then start the broker: it copies from the other brokers what was there"
 	}
+	var places []string
+	for _, l := range list {
+		if l.Role != RoleMetadata {
+			places = append(places, f.absolute(l.Path))
+		}
+	}
 	moves := ""
 	for _, logs := range away {
-		moves += "; if " + logs + " is there then, run " + health.Command("mv", logs, logs+".away")
+		moves += "if " + logs + " is there then, run " + health.Command("mv", logs, f.free(logs)) + "; "
 	}
-	return "stop the broker" + moves + "; start the broker: it copies its replicas from the other brokers; partitions that have no other " +
-		"replica are in what was moved, or lost"
+	return "stop the broker; look for what was there before: if it was only moved or renamed, move it back to " +
+		strings.Join(places, " and ") + ", after moving away what replaced it, and start it, which copies what is missing from the other " +
+		"brokers; only if it is gone: " + moves + "start the broker: it copies its replicas from the other brokers; partitions that have no " +
+		"other replica are in what was moved, or lost"
+}
+
+// free returns a name for what is left of a log directory. mv moves a directory into one that
+// exists, so it is a name that does not exist, as far as that is known.
+func (f *Facts) free(logs string) string {
+	for _, x := range f.Free {
+		if f.absolute(x.Path) == logs {
+			return f.absolute(x.Away)
+		}
+	}
+	return logs + ".away"
 }
 
 // whole returns the flags that name all directories of the broker to chronikctl log: a repair

@@ -18,15 +18,24 @@ import (
 // files matches at any time.
 type Used struct {
 	Role, Path, Files string
+	// Missing returns the names of files in use that were removed, and may wait for the disk. It
+	// may be nil.
+	Missing func() []string
 }
 
 // Presence detects that a directory was removed, replaced or emptied while the broker uses it. The
 // broker itself does not notice: on Unix its open files stay readable and writable until it closes
 // them.
 type Presence struct {
-	used []identity
-	busy atomic.Bool
-	lost atomic.Pointer[[]checks.Lost]
+	used  []identity
+	busy  atomic.Bool
+	found atomic.Pointer[missing]
+}
+
+// missing is what an examination found.
+type missing struct {
+	lost []checks.Lost
+	free []checks.Free
 }
 
 // identity is a directory as it was when the broker opened it.
@@ -57,19 +66,57 @@ func (p *Presence) Source(f *checks.Facts) {
 			p.examine()
 		}()
 	}
-	if lost := p.lost.Load(); lost != nil {
-		f.Lost = *lost
+	if found := p.found.Load(); found != nil {
+		f.Lost, f.Free = found.lost, found.free
 	}
 }
 
 func (p *Presence) examine() {
-	var lost []checks.Lost
+	var found missing
 	for i := range p.used {
-		if why := p.used[i].why(); why != "" {
-			lost = append(lost, checks.Lost{Role: p.used[i].Role, Path: p.used[i].Path, Why: why})
+		u := &p.used[i]
+		if slices.ContainsFunc(found.lost, func(l checks.Lost) bool { return l.Path == u.Path }) {
+			continue // by another of its files
+		}
+		x := checks.Lost{Role: u.Role, Path: u.Path, Why: u.why()}
+		if x.Why == "" && u.Missing != nil {
+			x.Why, x.Files = withoutFiles(u.Missing()), true
+		}
+		if x.Why != "" {
+			found.lost = append(found.lost, x)
 		}
 	}
-	p.lost.Store(&lost)
+	for i := range p.used {
+		if u := &p.used[i]; u.Role == checks.RoleLogs && len(found.lost) > 0 {
+			found.free = append(found.free, checks.Free{Path: u.Path, Away: freeName(u.Path)})
+		}
+	}
+	p.found.Store(&found)
+}
+
+// withoutFiles returns what happened to a directory that lacks files, or "" if it lacks none.
+func withoutFiles(gone []string) string {
+	switch len(gone) {
+	case 0:
+		return ""
+	case 1:
+		return "its file " + gone[0] + " was removed"
+	}
+	return fmt.Sprintf("%d of its files, %s the first, were removed", len(gone), gone[0])
+}
+
+// freeName returns a name next to a directory that nothing has. It is the same in each examination
+// until something gets it.
+func freeName(dir string) string {
+	const most = 100 // an operator has removed them long before
+	name := dir + ".away"
+	for i := 2; i < most; i++ {
+		if _, err := os.Lstat(name); err != nil {
+			break
+		}
+		name = fmt.Sprintf("%s.away%d", dir, i)
+	}
+	return name
 }
 
 // why returns what happened to the directory, or "" if nothing did. It does not report other errors

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +44,8 @@ func TestARemovedDirectoryIsDetected(t *testing.T) {
 			for _, name := range []string{"1.journal", "other"} {
 				must.OK(t, os.WriteFile(filepath.Join(at, name), nil, 0o600))
 			}
-			p := NewPresence(Used{checks.RoleJournal, at, "*.journal"}, Used{checks.RoleJournal, filepath.Join(dir, "never there"), "*"})
+			p := NewPresence(Used{Role: checks.RoleJournal, Path: at, Files: "*.journal"},
+				Used{Role: checks.RoleJournal, Path: filepath.Join(dir, "never there"), Files: "*"})
 			must.OK(t, c.do(dir))
 			found := lostOf(t, p)
 			switch {
@@ -56,13 +58,52 @@ func TestARemovedDirectoryIsDetected(t *testing.T) {
 	}
 }
 
+// Of a directory that is there, single files may be missing. They have a remedy of their own.
+func TestFilesInUseThatWereRemovedAreDetected(t *testing.T) {
+	for want, missing := range map[string][]string{
+		"":                                     nil,
+		"its file 7.journal was removed":       {"7.journal"},
+		"2 of its files, 7.journal the first,": {"7.journal", "8.journal"},
+	} {
+		dir := t.TempDir()
+		must.OK(t, os.WriteFile(filepath.Join(dir, "9.journal"), nil, 0o600))
+		p := NewPresence(Used{Role: checks.RoleJournal, Path: dir, Files: "*.journal", Missing: func() []string { return missing }})
+		found := lostOf(t, p)
+		if want == "" && len(found) > 0 || want != "" && (len(found) != 1 || !found[0].Files || !strings.HasPrefix(found[0].Why, want)) {
+			t.Errorf("%q: found %+v", missing, found)
+		}
+		must.OK(t, os.Remove(filepath.Join(dir, "9.journal")))
+		if found = lostOf(t, p); len(found) != 1 || found[0].Files {
+			t.Errorf("%q, and the other files: found %+v", missing, found)
+		}
+	}
+}
+
+// The remedy moves what is left of a log directory to a name that nothing has: mv would move it
+// into a directory.
+func TestALostLogDirectoryHasAFreeName(t *testing.T) {
+	dir := t.TempDir()
+	logs := filepath.Join(dir, "logs")
+	must.OK(t, os.Mkdir(logs, 0o750))
+	p := NewPresence(Used{Role: checks.RoleLogs, Path: logs, Files: "chronik.dir"}, Used{Role: checks.RoleMetadata, Path: dir, Files: "x"})
+	for _, want := range []string{logs + ".away", logs + ".away2", logs + ".away3"} {
+		lostOf(t, p)
+		var f checks.Facts
+		p.Source(&f)
+		if len(f.Free) != 1 || f.Free[0] != (checks.Free{Path: logs, Away: want}) {
+			t.Errorf("free names %+v, want %s", f.Free, want)
+		}
+		must.OK(t, os.MkdirAll(want, 0o750))
+	}
+}
+
 // The presence of one file is not found by listing its directory, which may have a file for each
 // partition.
 func TestOneFileIsNotListed(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "chronik.dir")
 	must.OK(t, os.WriteFile(name, nil, 0o600))
-	p := NewPresence(Used{checks.RoleLogs, dir, "chronik.dir"})
+	p := NewPresence(Used{Role: checks.RoleLogs, Path: dir, Files: "chronik.dir"})
 	for i := range 3000 {
 		must.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600))
 	}
@@ -82,8 +123,8 @@ func TestOneFileIsNotListed(t *testing.T) {
 func lostOf(t *testing.T, p *Presence) []checks.Lost {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
-	p.lost.Store(nil)
-	for p.lost.Load() == nil || p.busy.Load() {
+	p.found.Store(nil)
+	for p.found.Load() == nil || p.busy.Load() {
 		if time.Now().After(deadline) {
 			t.Fatal("no examination ends")
 		}
@@ -99,7 +140,7 @@ func lostOf(t *testing.T, p *Presence) []checks.Lost {
 func TestADirectoryThatCannotBeReadIsNotLost(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "1.journal"), nil, 0o600))
-	p := NewPresence(Used{checks.RoleJournal, dir, "*.journal"})
+	p := NewPresence(Used{Role: checks.RoleJournal, Path: dir, Files: "*.journal"})
 	var limit unix.Rlimit
 	must.OK(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	none := limit
@@ -109,7 +150,7 @@ func TestADirectoryThatCannotBeReadIsNotLost(t *testing.T) {
 	}
 	p.examine()
 	must.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
-	if lost := *p.lost.Load(); len(lost) > 0 {
+	if lost := p.found.Load().lost; len(lost) > 0 {
 		t.Errorf("%+v", lost)
 	}
 }

@@ -1,6 +1,11 @@
 package journal
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
 
 // Fresh creates a file that holds no frame, with a sequence above every file and an LSN above every
 // LSN seen, and makes its header durable. The journal must be stopped: before the first Resume, or
@@ -79,6 +84,22 @@ func (j *Journal) Resume() error {
 // position is durable. Release goes by files, not by frames: the named file may hold no needed
 // frame while the header of its successor is not known to be durable.
 func (j *Journal) Release(at Position) { j.space.release(at.File) }
+
+// Missing returns the files in use that were removed: the next start would need them, and until
+// then they can be written. It waits for the disk without a lock. A file that is released meanwhile
+// may be removed, so only files that are in use before and afterwards count.
+func (j *Journal) Missing() (gone []string) {
+	for _, name := range j.space.inUse() {
+		if _, err := j.opt.FS.Stat(j.space.path(name)); errors.Is(err, fs.ErrNotExist) {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	used := j.space.inUse()
+	return slices.DeleteFunc(gone, func(name string) bool { return !slices.Contains(used, name) })
+}
 
 // Rotate makes the next write begin a new file, so that a clean stop leaves a journal whose needed
 // part is empty. It waits until every written entry is durable and its owner has been notified: a

@@ -129,6 +129,17 @@ func (s *space) usedLocked() (n int64) {
 	return n
 }
 
+// inUse returns the names of the files that hold needed entries, or may.
+func (s *space) inUse() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make([]string, 0, len(s.live))
+	for _, f := range s.live {
+		names = append(names, f.name)
+	}
+	return names
+}
+
 func (s *space) wakePreparerLocked() {
 	select {
 	case s.wake <- struct{}{}:

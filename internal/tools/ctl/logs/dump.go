@@ -52,7 +52,7 @@ func dump(a *app.App) *cobra.Command {
 				return app.Usage("--for-produce prints only the records of one --topic, wherever they are: give --topic, and remove "+
 					"%s, --records and -o", strings.Join(parts, ", "))
 			}
-			at, err := w.find(cmd)
+			at, err := w.options(cmd)
 			if err != nil {
 				return err
 			}

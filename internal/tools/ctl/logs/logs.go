@@ -71,8 +71,19 @@ func (w *dirFlags) repair(more ...string) string {
 	return health.Command(append(words, more...)...)
 }
 
-// find returns the directories that the flags select.
-func (w *dirFlags) find(cmd *cobra.Command) (inspect.Options, error) {
+// find returns the directories that the flags select. A refusal of their repair names the command
+// that repairs the last copy.
+func (w *dirFlags) find(cmd *cobra.Command, backup string) (inspect.Options, error) {
+	o, err := w.options(cmd)
+	if backup == "" && len(o.Locations) > 0 { // as in the remedies of the broker
+		backup = o.Locations[0].Path + ".before-repair"
+	}
+	o.LastCopyCommand = w.repair("--last-copy", "--backup", backup)
+	return o, err
+}
+
+// options is find without that command.
+func (w *dirFlags) options(cmd *cobra.Command) (inspect.Options, error) {
 	switch {
 	case w.config != "" && len(w.dirs)+len(w.journals) > 0:
 		return inspect.Options{}, app.Usage("--config names the directories: remove --dir and --journal")

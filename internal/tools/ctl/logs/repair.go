@@ -38,7 +38,7 @@ func repairCommand(a *app.App) *cobra.Command {
 				return app.Usage(
 					"--backup is missing: give a new directory, on another disk if possible, for a copy of every file that repair changes; --dry-run lists them")
 			}
-			o, err := w.find(cmd)
+			o, err := w.find(cmd, backup)
 			if err != nil {
 				return err
 			}

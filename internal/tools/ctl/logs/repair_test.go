@@ -91,12 +91,19 @@ func TestADryRunRefusesWhatTheRepairRefuses(t *testing.T) {
 		c.SetErr(io.Discard)
 		return c.ExecuteContext(t.Context())
 	}
-	refused := run("--backup", filepath.Join(t.TempDir(), "b"))
-	if !errors.Is(refused, inspect.ErrReplicated) {
+	backup := filepath.Join(t.TempDir(), "b")
+	refused := run("--backup", backup)
+	if !errors.Is(refused, inspect.ErrReplicated) ||
+		!strings.Contains(refused.Error(), "`chronikctl log repair --dir "+dir+" --last-copy --backup "+backup+"`") {
 		t.Fatalf("the repair: %v", refused)
 	}
-	if dry := run("--dry-run"); dry == nil || dry.Error() != refused.Error() || app.ExitCode(dry) != app.ExitCode(refused) {
+	if dry := run("--dry-run", "--backup", backup); dry == nil || dry.Error() != refused.Error() ||
+		app.ExitCode(dry) != app.ExitCode(refused) {
 		t.Errorf("the repair fails with %v, a dry run with %v", refused, dry)
+	}
+	if dry := run("--dry-run"); dry == nil ||
+		!strings.Contains(dry.Error(), "`chronikctl log repair --dir "+dir+" --last-copy --backup "+dir+".before-repair`") {
+		t.Errorf("a dry run without --backup: %v", dry)
 	}
 	if err := run("--dry-run", "--last-copy"); err != nil {
 		t.Errorf("a dry run for the last copy: %v", err)

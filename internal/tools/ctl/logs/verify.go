@@ -27,7 +27,7 @@ func verifyCommand(a *app.App) *cobra.Command {
 			"exits with 4 if it finds anything else.",
 		Example: "  chronikctl log verify --dir /var/lib/chronik\n  chronikctl log verify --config /etc/chronik/chronikd.yaml -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, err := w.find(cmd)
+			o, err := w.find(cmd, "")
 			if err != nil {
 				return err
 			}
