@@ -2,7 +2,8 @@
 // appends of fifty connections become one group of their log, and the groups of many logs
 // one write and one fdatasync of their journal.
 //
-// network owns Batches and runs them; logs and journals add themselves to one. The package
+// Each component that handles requests in a row owns a Batch and runs it: network, coordinators,
+// followers and the gate of transactions. Logs and journals add themselves to one. The package
 // imports nothing and does not know what a commit does.
 package groupcommit
 

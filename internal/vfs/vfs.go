@@ -2,7 +2,7 @@
 //
 // It owns two small interfaces, FS and File, and the real file system. All code that stores bytes
 // takes an FS. The same code therefore runs on a disk, in memory, under a model of power loss
-// (vfs/crashfs) and with injected faults (vfs/errfs).
+// (internal/testing/crashfs) and with injected faults (internal/testing/errfs).
 //
 // Every error of the kernel is returned as an error value, wrapped with the operation and the path.
 // A method returns without an error only if the kernel completed it. The package knows nothing

@@ -55,7 +55,7 @@ type Snapshot struct {
 	early map[format.ID]int64
 }
 
-// time returns when the cut of an index was made.
+// timeOf returns when the cut of an index was made.
 func timeOf(x *format.Index) time.Time { return time.UnixMilli(x.Time).UTC() }
 
 // Time returns when the cut was made, by the clock of the original cluster.

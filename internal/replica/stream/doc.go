@@ -17,7 +17,8 @@
 //	◀─────────────────────────────── HW high watermark and log start, without batches
 //	◀─────────────────────────────── SY the follower syncs although the profile does not ask for it
 //	LS durable log start ─────────────▶ DeleteRecords waits for it
-//	US, OF ◀──────────────────────────▶ the slot ends; the follower subscribes again, or can't
+//	US ◀──────────────────────────────▶ the slot ends; the follower subscribes again
+//	OF the replica is offline ────────▶ the slot ends, until the replica can follow again
 //
 // # Rules
 //

@@ -169,7 +169,7 @@ func (m *member) at(broker int32) (list []Partition) {
 	return list
 }
 
-// id returns the id of a topic.
+// topicID returns the id of a topic.
 func (m *member) topicID(name string) [16]byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()

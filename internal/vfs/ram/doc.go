@@ -3,6 +3,6 @@
 // changing it.
 //
 // It returns the same results and error numbers as a Linux file system. It acquires no locks: its
-// only users, vfs.Memory and vfs/crashfs, do. It knows nothing of open files, crashes or
-// durability.
+// only users, vfs.Memory and internal/testing/crashfs, do. It knows nothing of open files, crashes
+// or durability.
 package ram
