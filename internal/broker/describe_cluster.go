@@ -44,8 +44,13 @@ func describeCluster(b *Handler, r *network.Request, req *kmsg.DescribeClusterRe
 	img := b.image()
 	resp.ClusterID, resp.ControllerID = img.ClusterID(), b.controllerID(r, img)
 	resp.ClusterAuthorizedOperations = b.rights(r).clusterOperations(req.IncludeClusterAuthorizedOperations)
-	epochs := false
-	req.UnknownTags.Each(func(tag uint32, _ []byte) { epochs = epochs || tag == view.EpochTag })
+	starts, partitions := false, 0
+	req.UnknownTags.Each(func(tag uint32, _ []byte) { starts = starts || tag == view.StartTag })
+	if starts = starts && b.rights(r).cluster(acl.Describe) == nil; starts {
+		for t := range img.Topics() {
+			partitions += int(t.Partitions.Len())
+		}
+	}
 	for _, broker := range img.Brokers() {
 		n, ok := b.address(r, img, broker.ID)
 		one := kmsg.NewDescribeClusterResponseBroker()
@@ -54,8 +59,8 @@ func describeCluster(b *Handler, r *network.Request, req *kmsg.DescribeClusterRe
 			continue
 		}
 		one.NodeID, one.Host, one.Port, one.Rack = n.ID, n.Host, n.Port, nonEmpty(n.Rack)
-		if epochs {
-			one.UnknownTags.Set(view.EpochTag, view.AppendEpoch(nil, broker.Epoch))
+		if starts {
+			one.UnknownTags.Set(view.StartTag, view.Start{Epoch: broker.Epoch, Partitions: int32(partitions)}.Append(nil))
 		}
 		resp.Brokers = append(resp.Brokers, one)
 	}

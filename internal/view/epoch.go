@@ -2,21 +2,33 @@ package view
 
 import "encoding/binary"
 
-// EpochTag is the number of the tagged field (KIP-482) with which a client asks for the epochs of
-// brokers in a DescribeCluster: chronik's own, ignored by other clients and brokers. It is empty,
-// and each broker of the answer has one with its broker epoch, as 8 bytes, big endian. The epoch
-// grows with every start of the broker.
-const EpochTag uint32 = 20482
+// StartTag is the number of the tagged field (KIP-482) with which a client asks for the Start of
+// each broker in a DescribeCluster: chronik's own, ignored by other clients and brokers. It is
+// empty, and each broker of the answer has one with its Start, if the client may describe the
+// cluster.
+const StartTag uint32 = 20482
 
-// AppendEpoch appends a broker epoch as the field has it.
-func AppendEpoch(p []byte, epoch int64) []byte {
-	return binary.BigEndian.AppendUint64(p, uint64(epoch))
+// Start is what the broker that answers knows of a broker's start, and of the cluster.
+type Start struct {
+	// Epoch is the broker epoch, which grows with every start of the broker.
+	Epoch int64
+	// Partitions are all partitions of the cluster, also of topics that the client may not
+	// describe.
+	Partitions int32
 }
 
-// ParseEpoch is the inverse of AppendEpoch; false if p is something else.
-func ParseEpoch(p []byte) (epoch int64, ok bool) {
-	if len(p) != 8 {
-		return 0, false
+// startBytes is the size of a Start: epoch i64 | partitions i32, big endian.
+const startBytes = 12
+
+// Append appends the field's bytes.
+func (s Start) Append(p []byte) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(p, uint64(s.Epoch)), uint32(s.Partitions))
+}
+
+// ParseStart is the inverse of Start.Append; false if p is something else.
+func ParseStart(p []byte) (s Start, ok bool) {
+	if len(p) != startBytes {
+		return Start{}, false
 	}
-	return int64(binary.BigEndian.Uint64(p)), true
+	return Start{int64(binary.BigEndian.Uint64(p)), int32(binary.BigEndian.Uint32(p[8:]))}, true
 }

@@ -82,7 +82,8 @@ func (c *Checkup) lacks(check string, err error) bool {
 // maxDenied bounds the checks in the note about missing rights.
 const maxDenied = 10
 
-// noteDenied adds a note about the checks that were left out.
+// noteDenied adds a note about the checks that were left out. If there is neither a report nor any
+// topic, nothing about records was checked, and that is no healthy cluster.
 func (c *Checkup) noteDenied() {
 	if len(c.denied) == 0 {
 		return
@@ -91,7 +92,11 @@ func (c *Checkup) noteDenied() {
 	if more := len(c.denied) - maxDenied; more > 0 {
 		left += fmt.Sprintf(", and %d more", more)
 	}
-	c.Add("examination", health.Note, "examination", "this user lacks the rights for some checks, which were left out: "+left,
+	severity := health.Note
+	if len(c.reported) == 0 && len(c.Meta.Topics) == 0 {
+		severity = health.Warn
+	}
+	c.Add("examination", severity, "examination", "this user lacks the rights for some checks, which were left out: "+left,
 		"give the user these rights (chronikctl acl add), or use another user (--sasl-user)")
 	c.denied = nil
 }

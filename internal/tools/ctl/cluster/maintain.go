@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -113,17 +114,18 @@ func (x *maintenance) do(ctx context.Context, end bool, command []string) error 
 // restart runs the command that restarts the broker, waits until it has, and gives the leaderships
 // back.
 func (x *maintenance) restart(ctx context.Context, leads string, command []string) error {
-	before, err := epochOf(ctx, x.cl, x.id)
+	before, err := x.started(ctx)
 	if err != nil {
-		return app.Refused("describe the cluster", app.BrokerError(err), "")
+		return err
 	}
 	x.a.Note("broker %d leads %s; running %s", x.id, leads, strings.Join(command, " "))
-	if err := runCommand(ctx, x.a, command); err != nil {
-		return fmt.Errorf("maintain broker %d: %s: %w; when the broker runs, chronikctl broker maintain %d --end gives its leaderships back",
-			x.id, command[0], err, x.id)
+	if err = runCommand(ctx, x.a, command); err != nil {
+		err = fmt.Errorf("maintain broker %d: %s: %w", x.id, command[0], err)
+	} else {
+		err = x.inSync(ctx, before.Epoch)
 	}
-	if err := x.inSync(ctx, before); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("%w; when the broker runs, chronikctl broker maintain %d --end gives its leaderships back", err, x.id)
 	}
 	return x.giveBack(ctx)
 }
@@ -133,7 +135,7 @@ var errInterrupted = errors.New("interrupted")
 // runCommand runs a program, and returns when it has ended. The program reads what this one reads.
 // Its output is not an outcome, so it goes where notes go. A process that it has left in the
 // background may hold that open. When ctx ends, the program is interrupted: it may have stopped the
-// broker, and is to decide itself how far it gets.
+// broker, and is to decide itself how far it gets. A terminal has interrupted it already.
 func runCommand(ctx context.Context, a *app.App, command []string) error {
 	c := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr, c.WaitDelay = a.In, a.Err, a.Err, time.Second
@@ -142,7 +144,9 @@ func runCommand(ctx context.Context, a *app.App, command []string) error {
 	}
 	defer context.AfterFunc(ctx, func() {
 		a.Note("interrupted: waiting for %s to end", command[0])
-		_ = c.Process.Signal(os.Interrupt) // it fails if the program has ended
+		if !cli.IsTerminal(a.In) {
+			_ = c.Process.Signal(os.Interrupt) // it fails if the program has ended
+		}
 	})()
 	err := c.Wait()
 	switch {
@@ -154,29 +158,35 @@ func runCommand(ctx context.Context, a *app.App, command []string) error {
 	return err
 }
 
-// epochOf returns a broker's epoch, which grows with every start; -1 if brokers do not tell it.
-func epochOf(ctx context.Context, cl *kgo.Client, id int32) (int64, error) {
+// started returns what a broker knows of the start of the one that is maintained, with the epoch -1
+// if it does not list it.
+func (x *maintenance) started(ctx context.Context) (view.Start, error) {
 	req := kmsg.NewPtrDescribeClusterRequest()
 	req.IncludeFencedBrokers = true
-	req.UnknownTags.Set(view.EpochTag, []byte{})
-	resp, err := req.RequestWith(ctx, cl)
+	req.UnknownTags.Set(view.StartTag, []byte{})
+	resp, err := req.RequestWith(ctx, x.cl)
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
 	if err != nil {
-		return -1, err
+		return view.Start{}, app.Refused("describe the cluster", app.BrokerError(err), "")
 	}
-	epoch := int64(-1)
+	start, told := view.Start{Epoch: -1}, false
 	for _, b := range resp.Brokers {
-		if b.NodeID == id {
-			b.UnknownTags.Each(func(tag uint32, p []byte) {
-				if e, ok := view.ParseEpoch(p); ok && tag == view.EpochTag {
-					epoch = e
+		b.UnknownTags.Each(func(tag uint32, p []byte) {
+			if s, ok := view.ParseStart(p); ok && tag == view.StartTag {
+				told, start.Partitions = true, s.Partitions
+				if b.NodeID == x.id {
+					start.Epoch = s.Epoch
 				}
-			})
-		}
+			}
+		})
 	}
-	return epoch, nil
+	if !told {
+		return start, fmt.Errorf("maintain broker %d: the broker that answers does not say when it was started; "+
+			"its user needs describe on cluster, and its version must not be older than chronikctl", x.id)
+	}
+	return start, nil
 }
 
 // yield makes other brokers lead what the broker leads, and returns how much it still leads.
@@ -201,7 +211,9 @@ func (x *maintenance) yield(ctx context.Context) (leads string, err error) {
 			break
 		}
 	}
-	n, err := x.leadsWhen(ctx, func(n int) bool { return n <= len(alone) })
+	n, err := x.leadsWhen(ctx, func(leads []string) bool {
+		return !slices.ContainsFunc(leads, func(p string) bool { return !slices.Contains(alone, p) })
+	})
 	if err != nil {
 		return "", err
 	}
@@ -218,6 +230,9 @@ func (x *maintenance) giveBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if why := behind(m); why != "" || !p.Takes(x.id) {
+		return fmt.Errorf("broker %d is not active, or %s", x.id, cmp.Or(why, "not listed"))
+	}
 	p.Lead()
 	var out app.Outcomes
 	if err := p.Run(ctx, x.a, x.adm, move.Once(), &out); err != nil {
@@ -226,7 +241,7 @@ func (x *maintenance) giveBack(ctx context.Context) error {
 	if err := out.Err(); err != nil {
 		return err
 	}
-	leads, err := x.leadsWhen(ctx, func(n int) bool { return n >= p.Prefers(x.id) })
+	leads, err := x.leadsWhen(ctx, func(leads []string) bool { return len(leads) >= p.Prefers(x.id) })
 	if err != nil {
 		return err
 	}
@@ -237,31 +252,23 @@ func (x *maintenance) giveBack(ctx context.Context) error {
 
 var errBehind = errors.New("not all replicas are in sync")
 
-// inSync waits until the broker is active, in another epoch than before unless that is negative,
-// and all replicas of the cluster are in sync.
+// inSync waits until the broker is active, in a later epoch than before unless that is negative,
+// all replicas of the cluster are in sync, and all of them can be seen.
 func (x *maintenance) inSync(ctx context.Context, before int64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, x.wait, errBehind)
 	defer cancel()
 	for said := ""; ; {
-		m, err := x.adm.Metadata(ctx)
-		why, epoch := "", int64(-1)
-		if err == nil && before >= 0 {
-			epoch, err = epochOf(ctx, x.cl, x.id)
-		}
-		switch {
-		case err == nil && !slices.Contains(m.Brokers.NodeIDs(), x.id):
-			why = fmt.Sprintf("broker %d is not active, or has no listener of the name of the one that was dialed", x.id)
-		case err == nil && before >= 0 && epoch == before:
-			why = fmt.Sprintf("broker %d has not restarted", x.id)
-		case err == nil:
-			why = behind(m)
-		case ctx.Err() == nil && before < 0:
-			return app.Refused("read the metadata", app.BrokerError(err), "")
+		why, err := x.pending(ctx, before)
+		if err != nil && before < 0 && ctx.Err() == nil {
+			return err
 		}
 		if why == "" && err == nil {
 			return nil
 		}
-		if why != "" && why != said {
+		if err != nil { // brokers may be away while one restarts
+			why = err.Error()
+		}
+		if why != said && ctx.Err() == nil {
 			said = why
 			x.a.Note("waiting: %s", why)
 		}
@@ -270,6 +277,29 @@ func (x *maintenance) inSync(ctx context.Context, before int64) error {
 			return app.WithCode(app.ExitFailed, fmt.Errorf("maintain broker %d: %s; chronikctl cluster health names the reason", x.id, why))
 		}
 	}
+}
+
+// pending returns what inSync waits for. It asks for the epoch first: the metadata may be of the
+// former process otherwise.
+func (x *maintenance) pending(ctx context.Context, before int64) (why string, err error) {
+	start, err := x.started(ctx)
+	if err != nil {
+		return "", err
+	}
+	m, err := x.adm.Metadata(ctx)
+	if err != nil {
+		return "", app.Refused("read the metadata", app.BrokerError(err), "")
+	}
+	seen := partitionCount(m)
+	switch {
+	case before >= 0 && start.Epoch == before:
+		return fmt.Sprintf("broker %d has not restarted", x.id), nil
+	case start.Epoch < before || !slices.Contains(m.Brokers.NodeIDs(), x.id):
+		return fmt.Sprintf("broker %d is not active, or has no listener of the name of the one that was dialed", x.id), nil
+	case seen < int(start.Partitions):
+		return fmt.Sprintf("%d of %d partitions can be seen; the user of chronikctl needs describe on all topics", seen, start.Partitions), nil
+	}
+	return behind(m), nil
 }
 
 // behind returns which replicas are not in sync, "" if all are.
@@ -292,20 +322,20 @@ func behind(m kadm.Metadata) string {
 	return "replicas of " + strings.Join(names, ", ") + more + " are not in sync"
 }
 
-// leadsWhen waits until the number of partitions that the broker leads is right, and returns it.
-func (x *maintenance) leadsWhen(ctx context.Context, right func(int) bool) (leads int, err error) {
+// leadsWhen waits until the broker leads the right partitions, and returns how many.
+func (x *maintenance) leadsWhen(ctx context.Context, right func(leads []string) bool) (n int, err error) {
 	moves := errors.New("leaderships move still")
-	var instead []string
+	var leads, instead []string
 	err = x.a.While(ctx, func(err error) bool { return errors.Is(err, moves) }, func() error {
 		m, err := x.adm.Metadata(ctx)
 		if err != nil {
 			return app.Refused("read the metadata", app.BrokerError(err), "")
 		}
-		leads, instead = 0, nil
+		leads, instead = nil, nil
 		for _, t := range m.Topics.Sorted() {
 			for _, p := range t.Partitions.Sorted() {
 				if p.Leader == x.id {
-					leads++
+					leads = append(leads, fmt.Sprintf("%s-%d", t.Topic, p.Partition))
 				}
 				if len(p.Replicas) > 0 && p.Leader != p.Replicas[0] {
 					instead = append(instead, fmt.Sprintf("%s-%d, which broker %d should lead", t.Topic, p.Partition, p.Replicas[0]))
@@ -323,9 +353,9 @@ func (x *maintenance) leadsWhen(ctx context.Context, right func(int) bool) (lead
 			more, instead = fmt.Sprintf(", and %d more", len(instead)-3), instead[:3]
 		}
 		err = fmt.Errorf("broker %d leads %s; other leaders than the preferred ones have %s%s; chronikctl cluster health names the reason",
-			x.id, text.Count(leads, "partition"), strings.Join(instead, "; "), more)
+			x.id, text.Count(len(leads), "partition"), strings.Join(instead, "; "), more)
 	}
-	return leads, err
+	return len(leads), err
 }
 
 func partitionCount(m kadm.Metadata) (n int) {

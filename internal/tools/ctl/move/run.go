@@ -324,7 +324,7 @@ func (r *run) elect(ctx context.Context, moves []Move) {
 		case err != nil, !asked, answer.Err == nil, errors.Is(answer.Err, kerr.ElectionNotNeeded):
 		default:
 			later++
-			if !slices.Contains(r.unable, x.to[0]) {
+			if errors.Is(answer.Err, kerr.PreferredLeaderNotAvailable) && !slices.Contains(r.unable, x.to[0]) {
 				r.unable = append(r.unable, x.to[0])
 			}
 		}
