@@ -97,7 +97,8 @@ func (f *Facts) several() bool { return f.Cluster != nil && len(f.Cluster.Broker
 func (f *Facts) restore(list []Lost) string {
 	if !slices.ContainsFunc(list, func(l Lost) bool { return !l.Files }) {
 		return "restart the broker with an orderly stop (SIGTERM, as `systemctl restart` does), and do not kill it: before it ends, it " +
-			"writes the records that only the journal has to the segments, and begins another journal file"
+			"writes the records that only the journal has to the segments, and begins another journal file; if another finding says that " +
+			"the directory accepts no records, do first what that says, for example free space"
 	}
 	if !f.several() {
 		all := []string{"mkdir", "-p"}
