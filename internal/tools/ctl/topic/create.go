@@ -111,8 +111,8 @@ func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, nam
 	return a.PrintOutcomes(&out)
 }
 
-// valid returns the topics that the broker would create, as far as it answers. It refuses the others
-// in any case: a question about them would be pointless.
+// valid returns the topics that the broker would create, as far as it answers. It refuses the
+// others in any case: a question about them would be pointless.
 func (w *createFlags) valid(ctx context.Context, adm *kadm.Client, names []string, configs map[string]*string) (valid []string) {
 	for _, name := range names {
 		answers, err := adm.ValidateCreateTopics(ctx, w.partitions, w.replication, configs, name)
