@@ -28,8 +28,9 @@ func TestStartsInAnAnswer(t *testing.T) {
 			b.UnknownTags.Each(func(tag uint32, p []byte) {
 				got++
 				s, ok := view.ParseStart(p)
-				if broker, _ := g.image().Broker(b.NodeID); tag != view.StartTag || !ok || s != (view.Start{Epoch: broker.Epoch, Partitions: 3}) {
-					t.Errorf("tag %d: %+v, %v; the epoch is %d", tag, s, ok, broker.Epoch)
+				broker, _ := g.image().Broker(b.NodeID)
+				if want := (view.Start{Epoch: broker.Epoch, Partitions: 3}); tag != view.StartTag || !ok || s != want {
+					t.Errorf("tag %d: %+v, %v, want %+v", tag, s, ok, want)
 				}
 			})
 		}
