@@ -86,7 +86,8 @@ func (r *Inspection) Replicated() error {
 	switch only := r.only(); {
 	case r.cluster == nil:
 		remedy = "if this broker has the only replica of a partition, " + command + " keeps what can be read of it; " +
-			"a log directory alone does not show that, and --config, or the data directory with its metadata, does; if no partition has its only replica here, " + empty
+			"a log directory alone does not show that, and --config, or the data directory with its metadata, does; " +
+			"if no partition has its only replica here, " + empty
 	case len(only) > 0:
 		remedy = fmt.Sprintf("no other broker has all records of %s, so use %s, which keeps what can be read of them; after the start the broker copies "+
 			"from other brokers what a repair leaves out of the rest; only if these partitions may be lost, %s", few(only), command, empty)

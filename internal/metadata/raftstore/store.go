@@ -274,7 +274,8 @@ func (s *Store) deliver() error {
 
 // die ends the store after a contradiction.
 func (s *Store) die(cause error) {
-	s.opts.Log.Error("replicated metadata is inconsistent, this process must end; copy the metadata directory before you start it again", zap.Error(cause))
+	s.opts.Log.Error("replicated metadata is inconsistent, this process must end; copy the metadata directory before you start it again",
+		zap.Error(cause))
 	s.err = cause
 	s.node.abandon(fmt.Errorf("%w: %w", metadata.ErrUnknown, cause))
 	_ = s.node.disk.Close() // the cause is more important

@@ -52,6 +52,7 @@ func maintainBroker(a *app.App) *cobra.Command {
 			"COMMAND restarts the broker, and ends when that is ready, as systemctl restart does. Then maintain waits until all replicas are in\n" +
 			"sync again, and spreads the leaderships over all brokers. It exits with 1 if COMMAND fails, or if replicas are not in sync within\n" +
 			"--wait. Maintain the next broker when it has exited with 0.\n" +
+			"Its user needs describe and alter on the cluster, and describe and describe-configs on all topics.\n" +
 			"Without COMMAND it ends when the broker can be stopped, whose leaderships do not return on their own. With --end it does what\n" +
 			"follows COMMAND. Nothing is stored: an interrupted command can be repeated.",
 		Example: "  chronikctl broker maintain 3 -- ssh broker-3 systemctl restart chronikd",
@@ -115,6 +116,9 @@ func (x *maintenance) do(ctx context.Context, end bool, command []string) error 
 // back.
 func (x *maintenance) restart(ctx context.Context, leads string, command []string) error {
 	before, err := x.started(ctx)
+	if err == nil && before.Epoch < 0 {
+		err = fmt.Errorf("maintain broker %d: it is no longer listed; chronikctl cluster health names the reason", x.id)
+	}
 	if err != nil {
 		return err
 	}
@@ -230,8 +234,12 @@ func (x *maintenance) giveBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if why := behind(m); why != "" || !p.Takes(x.id) {
-		return fmt.Errorf("broker %d is not active, or %s", x.id, cmp.Or(why, "not listed"))
+	why := behind(m)
+	if !p.Takes(x.id) {
+		why = fmt.Sprintf("broker %d is not active", x.id)
+	}
+	if why != "" {
+		return fmt.Errorf("%s; when that has changed, chronikctl broker maintain %d --end gives its leaderships back", why, x.id)
 	}
 	p.Lead()
 	var out app.Outcomes
@@ -274,6 +282,9 @@ func (x *maintenance) inSync(ctx context.Context, before int64) error {
 		}
 		if pause.Sleep(ctx, maintenanceGap) != nil {
 			why = cmp.Or(said, fmt.Sprintf("no broker answered within %s", x.wait))
+			if !errors.Is(context.Cause(ctx), errBehind) {
+				why = "interrupted, while it waited: " + why
+			}
 			return app.WithCode(app.ExitFailed, fmt.Errorf("maintain broker %d: %s; chronikctl cluster health names the reason", x.id, why))
 		}
 	}
@@ -292,10 +303,10 @@ func (x *maintenance) pending(ctx context.Context, before int64) (why string, er
 	}
 	seen := partitionCount(m)
 	switch {
-	case before >= 0 && start.Epoch == before:
-		return fmt.Sprintf("broker %d has not restarted", x.id), nil
-	case start.Epoch < before || !slices.Contains(m.Brokers.NodeIDs(), x.id):
+	case start.Epoch < 0 || !slices.Contains(m.Brokers.NodeIDs(), x.id):
 		return fmt.Sprintf("broker %d is not active, or has no listener of the name of the one that was dialed", x.id), nil
+	case start.Epoch <= before:
+		return fmt.Sprintf("broker %d has not restarted", x.id), nil
 	case seen < int(start.Partitions):
 		return fmt.Sprintf("%d of %d partitions can be seen; the user of chronikctl needs describe on all topics", seen, start.Partitions), nil
 	}
