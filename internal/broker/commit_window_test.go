@@ -18,7 +18,7 @@ import (
 // profile, since the journal asks how many producers are absent. One slow client among them does
 // not change that. Only a sync and waiting take time here, so what has passed at the end but the
 // syncs is the sum of all waits. A sync takes time because time passes only while nothing can run:
-// whoever was answered by one sync has asked again before the next one ends, on however busy a
+// a client that one sync has answered asks again before the next one ends, on however busy a
 // machine. If syncs took no time, the scheduler would decide how many requests share one.
 func TestAClosedLoopNeverWaitsForTheWindow(t *testing.T) {
 	const clients, each, window, latency = 16, 40, 50 * time.Millisecond, time.Millisecond

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/meter"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
@@ -51,11 +52,8 @@ func (c Comparison) Sides() []Side {
 	return []Side{c.A, *c.B}
 }
 
-// Has reports whether a load is measured.
-func (c Comparison) Has(load string) bool { return len(c.Loads) == 0 || slices.Contains(c.Loads, load) }
-
-// Check checks the settings. loads are the names of all loads.
-func (c Comparison) Check(x *settings.Checks, loads []string) {
+// CheckLoads checks the settings. all are the loads that there are.
+func CheckLoads[L Load](x *settings.Checks, c Comparison, all []L) {
 	side := func(flag string, s Side) {
 		x.Brokers(flag, s.Brokers...)
 		if s.PID == 0 {
@@ -74,7 +72,7 @@ func (c Comparison) Check(x *settings.Checks, loads []string) {
 		}
 	}
 	for _, name := range c.Loads {
-		x.OneOf("loads", name, loads...)
+		x.OneOf("loads", name, names(all)...)
 	}
 	c.Schedule.Check(x)
 	c.Interval.Check(x)
@@ -98,30 +96,77 @@ type Kind[R any] struct {
 	Of   func(R) float64
 }
 
-// RunLoads runs each load on A and then on B, round by round. run makes the run of a load, by its
-// number in loads; Text describes it in a line. The rest is as in Alternate.
-func RunLoads[R interface{ Text() string }](ctx context.Context, c Comparison, loads []string,
-	run func(load int, s Side) (R, error), each func(line string),
-) ([]LoadRound[R], error) {
-	sides := c.Sides()
-	return Alternate(ctx, c.Schedule, slices.Repeat(Names(sides), len(loads)), func(i int, round *LoadRound[R]) (string, error) {
-		load, side := i/len(sides), i%len(sides)
-		r, err := run(load, sides[side])
+// Load is a kind of load.
+type Load interface {
+	// Title is its name, and Says describes it in a line.
+	Title() string
+	Says() string
+}
+
+// Run is the result of one load on one side.
+type Run interface {
+	// Title is the load's name, and Text describes the run in a line.
+	Title() string
+	Text() string
+	// Outcome returns how many attempts succeeded, and how often each error occurred.
+	Outcome() (succeeded int64, failures map[string]int64)
+}
+
+// Measured are the complete rounds of several loads, fewer than planned if the measurement was
+// interrupted.
+type Measured[R any] struct {
+	Rounds []LoadRound[R] `json:"rounds"`
+	// Figures are the medians over the rounds.
+	Figures []LoadFigure `json:"figures"`
+}
+
+// chosen returns those of all loads that are measured.
+func chosen[L Load](c Comparison, all []L) []L {
+	return slices.DeleteFunc(slices.Clone(all), func(l L) bool { return len(c.Loads) > 0 && !slices.Contains(c.Loads, l.Title()) })
+}
+
+func names[L Load](loads []L) (list []string) {
+	for _, l := range loads {
+		list = append(list, l.Title())
+	}
+	return list
+}
+
+// MeasureLoads runs each load of c on A and then on B, round by round. It calls each, which may be
+// nil, with a line of text after each run. If ctx ends, or a load fails, the result is of the
+// complete rounds. Without one it is nil. A run in which nothing succeeded is an error. figures
+// returns the medians; see LoadFigures.
+func MeasureLoads[L Load, R Run](ctx context.Context, c Comparison, all []L, run func(Side, L) (R, error), each func(line string),
+	figures func([]LoadRound[R]) []LoadFigure,
+) (*Measured[R], error) {
+	loads, sides := chosen(c, all), c.Sides()
+	rounds, err := Alternate(ctx, c.Schedule, slices.Repeat(Names(sides), len(loads)), func(i int, round *LoadRound[R]) (string, error) {
+		load, side := loads[i/len(sides)], i%len(sides)
+		r, err := run(sides[side], load)
+		if err == nil {
+			if n, failures := r.Outcome(); n == 0 {
+				err = fmt.Errorf("%w; failed: %v", bench.ErrNothing, failures)
+			}
+		}
 		if err != nil {
-			return "", fmt.Errorf("load %s: %w", loads[load], err)
+			return "", fmt.Errorf("load %s: %w", load.Title(), err)
 		}
 		into := []*[]R{&round.A, &round.B}[side]
 		*into = append(*into, r)
 		return r.Text(), nil
 	}, each)
+	if len(rounds) == 0 {
+		return nil, err
+	}
+	return &Measured[R]{Rounds: rounds, Figures: figures(rounds)}, err
 }
 
 // LoadFigures returns the medians of the rounds, of which there is at least one. Loads are in the
-// same order in all of them; name returns that of a run.
-func LoadFigures[R any](rounds []LoadRound[R], name func(R) string, kinds []Kind[R]) (list []LoadFigure) {
+// same order in all of them.
+func LoadFigures[R Run](rounds []LoadRound[R], kinds []Kind[R]) (list []LoadFigure) {
 	for i, r := range rounds[0].A {
 		for _, k := range kinds {
-			list = append(list, LoadFigureOf(rounds, name(r), k.Name, func(runs []R) float64 { return k.Of(runs[i]) })...)
+			list = append(list, LoadFigureOf(rounds, r.Title(), k.Name, func(runs []R) float64 { return k.Of(runs[i]) })...)
 		}
 	}
 	return list
@@ -143,17 +188,17 @@ func LoadFigureOf[R any](rounds []LoadRound[R], load, name string, of func([]R) 
 	return []LoadFigure{{Load: load, Figure: f}}
 }
 
-// TableOf writes figures of so many complete rounds as a table. of says what was measured, and
-// loads are lines about the loads.
-func (c Comparison) TableOf(w io.Writer, complete int, of string, loads []string, figures []LoadFigure) error {
+// LoadTable writes the medians as a table. of says what was measured; all are the loads that there
+// are.
+func LoadTable[L Load, R any](w io.Writer, c Comparison, all []L, of string, m Measured[R]) error {
 	var b strings.Builder
-	c.Heading(&b, complete, fmt.Sprintf(", %v measured after %v of warm-up, %s", c.Duration, c.Warmup, of))
-	for _, line := range loads {
-		fmt.Fprintln(&b, line)
+	c.Heading(&b, len(m.Rounds), fmt.Sprintf(", %v measured after %v of warm-up, %s", c.Duration, c.Warmup, of))
+	for _, l := range chosen(c, all) {
+		fmt.Fprintln(&b, l.Title()+": "+l.Says())
 	}
 	b.WriteByte('\n')
-	err := Table(&b, Names(c.Sides()), len(figures), func(i int) (string, Figure) {
-		return figures[i].Load + " " + figures[i].Name, figures[i].Figure
+	err := Table(&b, Names(c.Sides()), len(m.Figures), func(i int) (string, Figure) {
+		return m.Figures[i].Load + " " + m.Figures[i].Name, m.Figures[i].Figure
 	})
 	_, written := io.WriteString(w, b.String())
 	return errors.Join(err, written)

@@ -34,8 +34,11 @@ type Load struct {
 	Paced bool `json:"paced,omitempty"`
 }
 
-// About describes a load.
-func (l Load) About() string {
+// Title implements frame.Load.
+func (l Load) Title() string { return l.Name }
+
+// Says implements frame.Load.
+func (l Load) Says() string {
 	about := fmt.Sprintf("consumers: %d, partitions: %d, ", l.Consumers, l.Partitions)
 	if l.Paced {
 		return about + "records at a fixed rate"
@@ -59,27 +62,10 @@ func Loads() (list []Load) {
 	return list
 }
 
-// loads returns the loads of c.
-func (c Config) loads() (list []Load) {
-	for _, l := range Loads() {
-		if c.Has(l.Name) {
-			list = append(list, l)
-		}
-	}
-	return list
-}
-
-func names(loads []Load) (list []string) {
-	for _, l := range loads {
-		list = append(list, l.Name)
-	}
-	return list
-}
-
 // check returns an error for every invalid setting.
 func (c Config) check() error {
 	var x settings.Checks
-	c.Comparison.Check(&x, names(Loads()))
+	frame.CheckLoads(&x, c.Comparison, Loads())
 	x.Between("message-size", c.Size, stampSize, maxSize)
 	x.Between("rate", c.Rate, 1, maxRate)
 	return x.Err()

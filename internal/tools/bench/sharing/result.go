@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
@@ -13,39 +12,25 @@ import (
 // Result is the result of a measurement.
 type Result struct {
 	Config Config `json:"config"`
-	// Rounds are the complete rounds, fewer than planned if the measurement was interrupted.
-	Rounds []frame.LoadRound[*Run] `json:"rounds"`
-	// Figures are the medians over the rounds.
-	Figures []frame.LoadFigure `json:"figures"`
+	frame.Measured[*Run]
 }
 
-// Measure runs each load on A and then on B, round by round. It calls each, which may be nil, with
-// a line of text after each run. If ctx ends, or a load fails, the result is of the complete
-// rounds. Without one it is nil.
+// Measure measures the loads of c; see frame.MeasureLoads.
 func Measure(ctx context.Context, c Config, each func(line string)) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	loads := c.loads()
-	rounds, err := frame.RunLoads(ctx, c.Comparison, names(loads), func(i int, s frame.Side) (*Run, error) {
-		r, err := measure(ctx, s, c, loads[i])
-		switch {
-		case err != nil:
-			return nil, err
-		case r.Records == 0:
-			return nil, fmt.Errorf("%w; failed: %v", bench.ErrNothing, r.Failures)
-		}
-		return r, nil
-	}, each)
-	if len(rounds) == 0 {
+	m, err := frame.MeasureLoads(ctx, c.Comparison, Loads(), func(s frame.Side, l Load) (*Run, error) { return measure(ctx, s, c, l) },
+		each, figures)
+	if m == nil {
 		return nil, err
 	}
-	return &Result{Config: c, Rounds: rounds, Figures: frame.LoadFigures(rounds, func(r *Run) string { return r.Load.Name }, kinds())}, err
+	return &Result{Config: c, Measured: *m}, err
 }
 
-// kinds are the figures of a run.
-func kinds() []frame.Kind[*Run] {
-	return []frame.Kind[*Run]{
+// figures returns the medians of the rounds.
+func figures(rounds []frame.LoadRound[*Run]) []frame.LoadFigure {
+	return frame.LoadFigures(rounds, []frame.Kind[*Run]{
 		{Name: "acknowledged/s", Of: func(r *Run) float64 { return float64(r.Records) / r.Elapsed.Seconds() }},
 		{Name: "acknowledge p50 ms", Of: func(r *Run) float64 { return r.Acknowledge.P50 / 1000 }},
 		{Name: "acknowledge p99 ms", Of: func(r *Run) float64 { return r.Acknowledge.P99 / 1000 }},
@@ -53,8 +38,14 @@ func kinds() []frame.Kind[*Run] {
 		{Name: "delivery p99 ms", Of: func(r *Run) float64 { return r.Delivery.P99 / 1000 }},
 		{Name: "server CPU µs each", Of: func(r *Run) float64 { return r.ServerCPU }},
 		{Name: "client CPU µs each", Of: func(r *Run) float64 { return r.ClientCPU }},
-	}
+	})
 }
+
+// Title implements frame.Run.
+func (r *Run) Title() string { return r.Load.Name }
+
+// Outcome implements frame.Run.
+func (r *Run) Outcome() (succeeded int64, failures map[string]int64) { return r.Records, r.Failures }
 
 // Text returns a run as one line.
 func (r *Run) Text() string {
@@ -71,10 +62,6 @@ func (r *Run) Text() string {
 
 // Table writes the medians as a table.
 func (r *Result) Table(w io.Writer) error {
-	c := r.Config
-	var about []string
-	for _, l := range c.loads() {
-		about = append(about, l.Name+": "+l.About())
-	}
-	return c.TableOf(w, len(r.Rounds), fmt.Sprintf("%d B per record, paced loads %d records/s", c.Size, c.Rate), about, r.Figures)
+	return frame.LoadTable(w, r.Config.Comparison, Loads(),
+		fmt.Sprintf("%d B per record, paced loads %d records/s", r.Config.Size, r.Config.Rate), r.Measured)
 }

@@ -33,6 +33,12 @@ type Load struct {
 	Follow bool `json:"follow,omitempty"`
 }
 
+// Title implements frame.Load.
+func (l Load) Title() string { return l.Name }
+
+// Says implements frame.Load.
+func (l Load) Says() string { return l.About }
+
 // Loads returns every load.
 func Loads() []Load {
 	return []Load{
@@ -48,27 +54,10 @@ func Loads() []Load {
 	}
 }
 
-// loads returns the loads of c.
-func (c Config) loads() (list []Load) {
-	for _, l := range Loads() {
-		if c.Has(l.Name) {
-			list = append(list, l)
-		}
-	}
-	return list
-}
-
-func names(loads []Load) (list []string) {
-	for _, l := range loads {
-		list = append(list, l.Name)
-	}
-	return list
-}
-
 // check returns an error for every invalid setting.
 func (c Config) check() error {
 	var x settings.Checks
-	c.Comparison.Check(&x, names(Loads()))
+	frame.CheckLoads(&x, c.Comparison, Loads())
 	x.Between("message-size", c.Size, 1, maxSize)
 	return x.Err()
 }

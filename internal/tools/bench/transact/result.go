@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
@@ -13,39 +12,25 @@ import (
 // Result is the result of a measurement.
 type Result struct {
 	Config Config `json:"config"`
-	// Rounds are the complete rounds, fewer than planned if the measurement was interrupted.
-	Rounds []frame.LoadRound[*Run] `json:"rounds"`
-	// Figures are the medians over the rounds.
-	Figures []frame.LoadFigure `json:"figures"`
+	frame.Measured[*Run]
 }
 
-// Measure runs each load on A and then on B, round by round. It calls each, which may be nil, with
-// a line of text after each run. If ctx ends, or a load fails, the result is of the complete
-// rounds. Without one it is nil.
+// Measure measures the loads of c; see frame.MeasureLoads.
 func Measure(ctx context.Context, c Config, each func(line string)) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	loads := c.loads()
-	rounds, err := frame.RunLoads(ctx, c.Comparison, names(loads), func(i int, s frame.Side) (*Run, error) {
-		r, err := measure(ctx, s, c, loads[i])
-		switch {
-		case err != nil:
-			return nil, err
-		case r.Transactions == 0:
-			return nil, fmt.Errorf("%w; failed: %v", bench.ErrNothing, r.Failures)
-		}
-		return r, nil
-	}, each)
-	if len(rounds) == 0 {
+	m, err := frame.MeasureLoads(ctx, c.Comparison, Loads(), func(s frame.Side, l Load) (*Run, error) { return measure(ctx, s, c, l) },
+		each, figures)
+	if m == nil {
 		return nil, err
 	}
-	return &Result{Config: c, Rounds: rounds, Figures: figures(rounds)}, err
+	return &Result{Config: c, Measured: *m}, err
 }
 
-// kinds are the figures of a run.
-func kinds() []frame.Kind[*Run] {
-	return []frame.Kind[*Run]{
+// figures returns the medians of the rounds, and what transactions cost.
+func figures(rounds []frame.LoadRound[*Run]) []frame.LoadFigure {
+	return append(frame.LoadFigures(rounds, []frame.Kind[*Run]{
 		{Name: "transactions/s", Of: func(r *Run) float64 {
 			if r.Load.Plain {
 				return 0
@@ -61,13 +46,7 @@ func kinds() []frame.Kind[*Run] {
 		{Name: "end-to-end p99 ms", Of: func(r *Run) float64 { return r.EndToEnd.P99 / 1000 }},
 		{Name: "server CPU µs each", Of: func(r *Run) float64 { return r.ServerCPU }},
 		{Name: "client CPU µs each", Of: func(r *Run) float64 { return r.ClientCPU }},
-	}
-}
-
-// figures returns the medians of the rounds, of which there is at least one.
-func figures(rounds []frame.LoadRound[*Run]) []frame.LoadFigure {
-	list := frame.LoadFigures(rounds, func(r *Run) string { return r.Load.Name }, kinds())
-	return append(list, frame.LoadFigureOf(rounds, "batch", "% of plain", share)...)
+	}), frame.LoadFigureOf(rounds, "batch", "% of plain", share)...)
 }
 
 // share returns the rate of the load batch as a percentage of that of plain: what transactions
@@ -88,6 +67,14 @@ func share(runs []*Run) float64 {
 	return 100 * batch / plain
 }
 
+// Title implements frame.Run.
+func (r *Run) Title() string { return r.Load.Name }
+
+// Outcome implements frame.Run.
+func (r *Run) Outcome() (succeeded int64, failures map[string]int64) {
+	return r.Transactions, r.Failures
+}
+
 // Text returns a run as one line.
 func (r *Run) Text() string {
 	text := fmt.Sprintf("%s: %.0f transactions, %.0f records/s, p50 %.3f p99 %.3f ms", r.Load.Name, float64(r.Transactions),
@@ -100,10 +87,5 @@ func (r *Run) Text() string {
 
 // Table writes the medians as a table.
 func (r *Result) Table(w io.Writer) error {
-	c := r.Config
-	var about []string
-	for _, l := range c.loads() {
-		about = append(about, l.Name+": "+l.About)
-	}
-	return c.TableOf(w, len(r.Rounds), fmt.Sprintf("%d B per record", c.Size), about, r.Figures)
+	return frame.LoadTable(w, r.Config.Comparison, Loads(), fmt.Sprintf("%d B per record", r.Config.Size), r.Measured)
 }
