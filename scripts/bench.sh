@@ -2,13 +2,14 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      fanout partitions neighbours quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls
+#      fanout partitions neighbours tails quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls
 #      (default: those before neighbours; the others take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
 # KAFKA=HOST:PORT       a Kafka that runs already; KAFKA_PID for its CPU time.
 # CHRONIKD=FILE         the binary to measure (default bin/chronikd).
+# TAIL_TIME=20s         of the row tails: the measured time of each load.
 # SYNC_TIME=5ms         of the row syncs: what a sync of its slowed disk takes.
 # UPDATE=1              the rows profiles and syncs write their tables into docs/durability.md.
 # BULK_TIME=120s BULK_KEEP=8   of the row bulk: how long, and how many GiB its topics keep, so that it fits on a disk;
@@ -521,6 +522,49 @@ row_neighbours() {
   addr="$mine" pid="$my_pid"
   stop_others
 }
+# What the disk itself takes is measured in the same seconds, by 250 writes of 4 KiB a second, each
+# with its fdatasync. The other program appends about as much: with an fdatasync after each MiB, or
+# without any, so that the system writes it when it sees fit.
+row_tails() {
+  title "tails: 25,000 records/s of 1,000 B on 32 connections, next to another writer; p50 p99 p99.9 in ms, and the disk's own"
+  local round next side probe load writer
+  for round in $(seq "$rounds"); do
+    for next in nothing synced cached; do
+      for side in chronik ${kafka:+kafka}; do
+        writer=''
+        case $next in
+          synced)
+            "$bench" limits --no-echo --dir "$work" --disk-pattern appending --disk-sizes 1048576 --disk-rate 50 --disk-duration 600s >"$work/writer" 2>&1 &
+            writer=$!
+            ;;
+          cached)
+            (while dd if=/dev/zero of="$work/cached" bs=1M count=10 oflag=append conv=notrunc status=none; do
+              sleep 0.2
+              [ "$(stat -c %s "$work/cached")" -lt 2000000000 ] || : >"$work/cached"
+            done) &
+            writer=$!
+            ;;
+        esac
+        "$bench" limits --no-echo --dir "$work" --disk-pattern written --disk-sizes 4096 --disk-rate 250 --file-size 16777216 --disk-duration "${TAIL_TIME:-20s}" --json >"$work/probe" &
+        probe=$!
+        load="$("$bench" --bootstrap-servers "$([ $side = kafka ] && echo "$kafka" || echo "$addr")" --create-topic --delete-topic --topic "$(topic)" \
+          --admin off -c 32 -s 1000 --rate 25000 -d "${TAIL_TIME:-20s}" --warmup 3s --json 2>/dev/null)"
+        wait $probe
+        [ -z "$writer" ] || { kill -TERM $writer && wait $writer; } 2>/dev/null
+        rm -f "$work/cached"
+        python3 -c '
+import json, sys
+side, next, probe = sys.argv[1:]
+p = json.load(open(probe))["disk"]["rows"][0]["write_and_sync"]
+f = json.load(sys.stdin)["flows"][0]
+l, figures = f["latency"], ("p50_us", "p99_us", "p99_9_us")
+ms = lambda x: " ".join("%.2f" % (x[k] / 1000) for k in figures)
+print("%-8s next to %-8s %6.0f records/s  %s   disk %s   p99.9 / disk %.2f" % (side, next, f["records_per_second"], ms(l), ms(p),
+    l["p99_9_us"] / p["p99_9_us"]))' "$side" "$next" "$work/probe" <<<"$load"
+      done
+    done
+  done
+}
 row_quotas() {
   local rate=20000000 round kind
   title "quotas: a client id with $rate B/s for 10 s, in percent of its quota, and its neighbour without one"
@@ -540,7 +584,7 @@ row_quotas() {
 
 all="limits closed acks shared windows single batches throttled read cold e2e fanout partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all neighbours quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all neighbours tails quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik

@@ -21,7 +21,8 @@ func Command() *cobra.Command {
 	cmd := frame.Command("limits", "Measure this machine's limits: a TCP echo and the disk's fdatasync",
 		"limits measures a bare TCP echo with the requests, responses and connections of a benchmark (clients own: each connection has one\n"+
 			"raw request in flight), and with --dir the disk: writes of 4 KiB, 64 KiB and 1 MiB, each followed by fdatasync, over blocks that have\n"+
-			"been written before and at the end of a growing file. The echo server is a separate process.",
+			"been written before and at the end of a growing file. With --disk-rate, writes begin at fixed times. The echo server is a separate\n"+
+			"process.",
 		func(ctx context.Context, _ io.Writer) (*Result, error) {
 			if noEcho && disk.Dir == "" {
 				return nil, cli.Usage("nothing to measure: add --dir, or remove --no-echo")
@@ -40,6 +41,9 @@ func Command() *cobra.Command {
 	f.StringVar(&disk.Dir, "dir", "", "directory on the disk to measure; without it only the echo is measured")
 	f.DurationVar(&disk.Duration, "disk-duration", 2*time.Second, "time spent writing and syncing for each size and pattern")
 	f.Int64Var(&disk.FileSize, "file-size", DefaultFileSize, "maximum size of each of the two files in bytes")
+	f.IntSliceVar(&disk.Sizes, "disk-sizes", nil, "bytes of each write (default 4096,65536,1048576)")
+	f.StringVar(&disk.Pattern, "disk-pattern", "", "only the blocks that are written again (written), or only a growing file (appending)")
+	f.Float64Var(&disk.Rate, "disk-rate", 0, "writes per second, times counted from when they were due; 0: one after the other")
 	f.BoolVar(&noEcho, "no-echo", false, "measure only the disk")
 	f.IntVarP(&echo.Connections, "concurrency", "c", 128, "connections of the echo")
 	f.IntVar(&echo.Pipeline, "pipeline", 1, "requests in flight on each connection")

@@ -1,17 +1,20 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
 )
 
@@ -39,6 +42,41 @@ type DiskConfig struct {
 	// FileSize is the maximum size of each of the two files in bytes, 1 MiB to 16 GiB; 0 means
 	// DefaultFileSize.
 	FileSize int64 `json:"file_size_bytes"`
+	// Sizes are those of the writes in bytes, each 1 to 1 MiB; if empty, 4 KiB, 64 KiB and 1 MiB.
+	Sizes []int `json:"sizes_bytes,omitempty"`
+	// Pattern is Written or Appending; if empty, both are measured.
+	Pattern string `json:"pattern,omitempty"`
+	// Rate is how many writes begin each second, at most 100,000. Their times count from the moment
+	// at which they were due, so that a slow sync also delays those behind it. 0: one write after
+	// the other.
+	Rate float64 `json:"rate,omitempty"`
+}
+
+// fastest is the largest rate of writes per second.
+const fastest = 100_000
+
+// check fills in the defaults and returns an error for an invalid setting.
+func (c *DiskConfig) check() error {
+	c.FileSize = cmp.Or(c.FileSize, DefaultFileSize)
+	if len(c.Sizes) == 0 {
+		c.Sizes = []int{blockSize, smallSize, groupSize}
+	}
+	switch {
+	case c.FileSize < groupSize || c.FileSize > largestFile:
+		return cli.Usage("--file-size: %d is not between %d and %d", c.FileSize, groupSize, int64(largestFile))
+	case c.Duration <= 0:
+		return cli.Usage("--disk-duration: must be above zero, not %v", c.Duration)
+	case c.Pattern != "" && c.Pattern != Written && c.Pattern != Appending:
+		return cli.Usage("--disk-pattern: %q is neither %s nor %s", c.Pattern, Written, Appending)
+	case !(c.Rate >= 0 && c.Rate <= fastest): // not a number is no rate
+		return cli.Usage("--disk-rate: %v is not between 0 and %d", c.Rate, fastest)
+	}
+	for _, size := range c.Sizes {
+		if size < 1 || size > groupSize {
+			return cli.Usage("--disk-sizes: %d is not between 1 and %d", size, groupSize)
+		}
+	}
+	return nil
 }
 
 // DiskResult is the result of Disk.
@@ -56,11 +94,12 @@ type DiskRow struct {
 	// Pattern is Written for blocks that were written before, Appending for a file that grows.
 	Pattern string `json:"pattern"`
 	Syncs   int64  `json:"syncs"`
-	// Elapsed is the time spent in writes and syncs, without creating files.
+	// Elapsed is the time spent in writes and syncs, without creating files; with a rate, all time.
 	Elapsed time.Duration `json:"elapsed_ns"`
 	// BytesPerSecond is the written bytes divided by Elapsed.
 	BytesPerSecond float64 `json:"bytes_per_second"`
-	// Sync is the time of the sync alone, Both that of write and sync.
+	// Sync is the time of the sync alone, Both that of write and sync, with a rate from the moment
+	// at which the write was due.
 	Sync results.Latency `json:"sync"`
 	Both results.Latency `json:"write_and_sync"`
 }
@@ -78,14 +117,8 @@ func Disk(ctx context.Context, c DiskConfig) (*DiskResult, error) {
 }
 
 func disk(ctx context.Context, c DiskConfig, sync func(*os.File) error) (_ *DiskResult, err error) {
-	if c.FileSize == 0 {
-		c.FileSize = DefaultFileSize
-	}
-	if c.FileSize < groupSize || c.FileSize > largestFile {
-		return nil, cli.Usage("--file-size: %d is not between %d and %d", c.FileSize, groupSize, int64(largestFile))
-	}
-	if c.Duration <= 0 {
-		return nil, cli.Usage("--disk-duration: must be above zero, not %v", c.Duration)
+	if err := c.check(); err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp(c.Dir, "chronik-bench-")
 	if err != nil {
@@ -102,21 +135,27 @@ func disk(ctx context.Context, c DiskConfig, sync func(*os.File) error) (_ *Disk
 		return nil, fmt.Errorf("random bytes to write: %w", err)
 	}
 	r := &DiskResult{Config: c, Call: syncName}
-	written, err := m.written(ctx)
-	if err != nil {
-		return nil, err
+	patterns := []func(context.Context, int) (DiskRow, error){m.grow}
+	if c.Pattern != Appending {
+		written, err := m.written(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer written.Close()
+		again := func(ctx context.Context, size int) (DiskRow, error) { return m.overwrite(ctx, written, size) }
+		patterns = slices.Insert(patterns, 0, again)
 	}
-	defer written.Close()
-	for _, size := range []int{blockSize, smallSize, groupSize} {
-		over, err := m.overwrite(ctx, written, size)
-		if err != nil {
-			return nil, err
+	if c.Pattern == Written {
+		patterns = patterns[:1]
+	}
+	for _, size := range c.Sizes {
+		for _, measure := range patterns {
+			row, err := measure(ctx, size)
+			if err != nil {
+				return nil, err
+			}
+			r.Rows = append(r.Rows, row)
 		}
-		grow, err := m.grow(ctx, size)
-		if err != nil {
-			return nil, err
-		}
-		r.Rows = append(r.Rows, over, grow)
 	}
 	return r, nil
 }
@@ -170,7 +209,7 @@ func (m *diskRun) overwrite(ctx context.Context, f *os.File, size int) (DiskRow,
 		if at+int64(size) > m.config.FileSize {
 			at = 0
 		}
-		if err := m.once(f, at, size, r); err != nil {
+		if err := m.once(ctx, f, at, size, r); err != nil {
 			return DiskRow{}, err
 		}
 		at += int64(size)
@@ -204,16 +243,25 @@ func (m *diskRun) growOne(ctx context.Context, size int, r *rowRun) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := m.once(f, at, size, r); err != nil {
+		if err := m.once(ctx, f, at, size, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// once writes and syncs, and records the times.
-func (m *diskRun) once(f *os.File, at int64, size int, r *rowRun) error {
+// once waits until a write is due, writes and syncs, and records the times.
+func (m *diskRun) once(ctx context.Context, f *os.File, at int64, size int, r *rowRun) error {
 	begin := time.Now()
+	if m.config.Rate > 0 {
+		if r.syncs == 0 {
+			r.first, r.due = begin, begin
+		}
+		if !pause.Wait(ctx.Done(), r.due.Sub(begin)) {
+			return context.Cause(ctx)
+		}
+		begin, r.due = r.due, r.due.Add(time.Duration(float64(time.Second)/m.config.Rate))
+	}
 	if _, err := f.WriteAt(m.data[:size], at); err != nil {
 		return fmt.Errorf("write %d bytes at %d of %s: %w", size, at, f.Name(), err)
 	}
@@ -222,7 +270,9 @@ func (m *diskRun) once(f *os.File, at int64, size int, r *rowRun) error {
 		return fmt.Errorf("%s of %s: %w", syncName, f.Name(), err)
 	}
 	end := time.Now()
-	r.elapsed += end.Sub(begin)
+	if r.elapsed += end.Sub(begin); m.config.Rate > 0 {
+		r.elapsed = end.Sub(r.first)
+	}
 	r.syncs++
 	if err := r.sync.RecordValue(int64(end.Sub(wrote))); err != nil {
 		return fmt.Errorf("record %v: %w", end.Sub(wrote), err)
@@ -238,6 +288,7 @@ type rowRun struct {
 	elapsed    time.Duration
 	syncs      int64
 	sync, both *hdrhistogram.Histogram
+	first, due time.Time // of writes at a rate: when the first one was due, and the next one is
 }
 
 func newRow() *rowRun {

@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,40 @@ func checkPatterns(t *testing.T, syncs map[string][]int64) {
 	}
 }
 
+// At a rate, writes begin when they are due, and one slow sync delays those behind it: their times
+// count from when they were due, only for the sizes and the pattern that were asked for.
+func TestDiskAtARate(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		slow := func(*os.File) error {
+			d := 200 * time.Microsecond
+			if n++; n == 3 {
+				d = 3500 * time.Microsecond // due at 2 ms, ends at 5.5: those of 3, 4 and 5 ms are late
+			}
+			time.Sleep(d)
+			return nil
+		}
+		c := DiskConfig{Dir: dir, Duration: 10 * time.Millisecond, FileSize: 1 << 20, Sizes: []int{1000}, Pattern: Appending, Rate: 1000}
+		r, err := disk(t.Context(), c, slow)
+		must.OK(t, err)
+		if len(r.Rows) != 1 || r.Rows[0].Size != 1000 || r.Rows[0].Pattern != Appending {
+			t.Fatalf("%+v", r.Rows)
+		}
+		row := r.Rows[0]
+		if row.Syncs != 11 || row.Elapsed != 10200*time.Microsecond {
+			t.Errorf("%d syncs in %v, not one at each millisecond", row.Syncs, row.Elapsed)
+		}
+		// 200 µs but for 3,500, 2,700, 1,900 and 1,100.
+		if row.Both.P50 > 201 || row.Both.P90 < 2690 || row.Both.P90 > 2710 || row.Both.Max < 3490 {
+			t.Errorf("write and sync: %+v", row.Both)
+		}
+		if row.Sync.P90 > 201 {
+			t.Errorf("sync: %+v", row.Sync)
+		}
+	})
+}
+
 // A failed sync gives no figure.
 func TestDiskFailsWithTheSync(t *testing.T) {
 	dir, broken := t.TempDir(), errors.New("input/output error")
@@ -97,6 +132,11 @@ func TestDiskRefuses(t *testing.T) {
 		"no duration":    {DiskConfig{Dir: t.TempDir()}, "duration"},
 		"small file":     {DiskConfig{Dir: t.TempDir(), Duration: 1, FileSize: 1}, "--file-size"},
 		"large file":     {DiskConfig{Dir: t.TempDir(), Duration: 1, FileSize: 1 << 40}, "--file-size"},
+		"empty write":    {DiskConfig{Dir: t.TempDir(), Duration: 1, Sizes: []int{4096, 0}}, "--disk-sizes"},
+		"large write":    {DiskConfig{Dir: t.TempDir(), Duration: 1, Sizes: []int{1<<20 + 1}}, "--disk-sizes"},
+		"pattern":        {DiskConfig{Dir: t.TempDir(), Duration: 1, Pattern: "random"}, "--disk-pattern"},
+		"no rate":        {DiskConfig{Dir: t.TempDir(), Duration: 1, Rate: math.NaN()}, "--disk-rate"},
+		"high rate":      {DiskConfig{Dir: t.TempDir(), Duration: 1, Rate: 1e9}, "--disk-rate"},
 		"no such folder": {DiskConfig{Dir: filepath.Join(t.TempDir(), "none"), Duration: 1}, "create a directory"},
 	}
 	for name, tc := range cases {

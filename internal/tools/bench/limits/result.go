@@ -61,13 +61,17 @@ func cpuText(c *results.CPU) string {
 }
 
 func (r *DiskResult) table(w io.Writer) error {
-	fmt.Fprintf(w, "%s in %s: one write, one sync, files of %d MiB; times in ms\n", r.Call, r.Config.Dir, r.Config.FileSize>>20)
+	rate := ""
+	if r.Config.Rate > 0 {
+		rate = fmt.Sprintf(", %g per second", r.Config.Rate)
+	}
+	fmt.Fprintf(w, "%s in %s: one write, one sync%s, files of %d MiB; times in ms\n", r.Call, r.Config.Dir, rate, r.Config.FileSize>>20)
 	t := results.Columns(w)
-	fmt.Fprintln(t, "write\tblocks\tMB/s\tsync p50\tp90\tp99\tp99.9\tmax\twrite+sync p50\tp99\tsyncs\t")
+	fmt.Fprintln(t, "write\tblocks\tMB/s\tsync p50\tp90\tp99\tp99.9\tmax\twrite+sync p50\tp99\tp99.9\tsyncs\t")
 	for _, row := range r.Rows {
 		s := row.Sync
-		fmt.Fprintf(t, "%d KiB\t%s\t%.1f\t%s\t%d\t\n", row.Size>>10, row.Pattern, row.BytesPerSecond/1e6,
-			millis(s.P50, s.P90, s.P99, s.P999, s.Max, row.Both.P50, row.Both.P99), row.Syncs)
+		fmt.Fprintf(t, "%g KiB\t%s\t%.1f\t%s\t%d\t\n", float64(row.Size)/1024, row.Pattern, row.BytesPerSecond/1e6,
+			millis(s.P50, s.P90, s.P99, s.P999, s.Max, row.Both.P50, row.Both.P99, row.Both.P999), row.Syncs)
 	}
 	return t.Flush()
 }
