@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/sorts"
-	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -44,9 +44,9 @@ func (s *source) Groups(ctx context.Context) ([]page.Group, error) {
 	return list, nil
 }
 
-// aboutGroup returns a function that reports whether a subject is the group.
-func aboutGroup(id string) func(string) bool {
-	return func(subject string) bool { return subject == "group "+text.Plain(id) }
+// aboutGroup returns a function that reports whether a finding is about the group.
+func aboutGroup(id string) func(*health.Finding) bool {
+	return func(f *health.Finding) bool { return f.IsAboutGroup(id) }
 }
 
 // Group implements page.Source.

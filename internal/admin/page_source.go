@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -119,29 +118,28 @@ func (s *source) Topic(ctx context.Context, name string) (page.TopicDetail, erro
 	return d, nil
 }
 
-// aboutTopic returns a function that reports whether a subject is a topic, a partition of it, or
-// the log directory of a partition with a problem, also of several with the same one.
-func aboutTopic(d *page.TopicDetail) func(string) bool {
-	dirs, groups := map[string]bool{}, map[string]bool{}
+// aboutTopic returns a function that reports whether a finding is about a partition of a topic, or
+// about the directory of one with a problem.
+func aboutTopic(d *page.TopicDetail) func(*health.Finding) bool {
+	dirs := map[string]bool{}
 	for i := range d.Partitions {
 		if p := &d.Partitions[i]; p.Problem() != "" {
-			dirs[p.Dir] = true
-			groups[p.Group()] = true
+			dirs[p.Where()] = true
 		}
 	}
-	return func(subject string) bool {
-		if dir, ok := strings.CutPrefix(subject, "log directory "); ok {
-			return dirs[dir]
+	return func(f *health.Finding) bool {
+		if f.About == nil {
+			return false
 		}
-		partition, ok := strings.CutPrefix(subject, "partition "+d.Name+"-")
-		_, err := strconv.ParseUint(partition, 10, 31)
-		return subject == "topic "+d.Name || groups[subject] || ok && err == nil
+		several := f.About.Dir != "" || len(f.About.Partitions) > 1 // of which some are named
+		return several && dirs[f.About.Dir] ||
+			slices.ContainsFunc(d.Partitions, func(p view.Log) bool { return f.IsAboutLog(p.String()) })
 	}
 }
 
-// findingsOf returns the findings of a report about a subject.
-func findingsOf(r *health.Report, about func(subject string) bool) []health.Finding {
-	return slices.DeleteFunc(slices.Clone(r.Findings), func(f health.Finding) bool { return !about(f.Subject) })
+// findingsOf returns the findings of a report for which about is true.
+func findingsOf(r *health.Report, about func(*health.Finding) bool) []health.Finding {
+	return slices.DeleteFunc(slices.Clone(r.Findings), func(f health.Finding) bool { return !about(&f) })
 }
 
 // configOf returns a config with its source in the words of the page.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -11,11 +12,28 @@ import (
 func TestFindingsAboutATopic(t *testing.T) {
 	d := page.TopicDetail{Topic: view.Topic{Name: "t"}, Partitions: []view.Log{
 		{Topic: "t", Partition: 0, Dir: "/a"}, {Topic: "t", Partition: 1, Planned: "/b", Error: "no inode", Offline: true}}}
-	about := aboutTopic(&d)
-	for subject, want := range map[string]bool{"topic t": true, "partition t-1": true, "partition t-x-1": false, "log directory /a": false,
-		"partitions in /b": true, "partitions in /a": false, "partitions of this broker": false, "partitions": false} {
-		if about(subject) != want {
-			t.Errorf("%s: %v", subject, !want)
+	about, others := aboutTopic(&d), []string{"x-0", "x-1"}
+	for _, c := range []struct {
+		finding health.Finding
+		want    bool
+	}{
+		{health.OfLog("t-1"), true},
+		{health.OfLog("t-x-1"), false},
+		{health.OfDir("/a"), false},
+		{health.OfDir("/b"), true},
+		{health.OfLogs("/b", others), true},
+		{health.OfLogs("/a", others), false},
+		{health.OfLogs("/a", []string{"x-0", "t-0"}), true},
+		{health.OfLogs("", others), false},
+		{health.OfBroker(1), false},
+		{health.Finding{Subject: "partition t-1"}, false},
+	} {
+		if about(&c.finding) != c.want {
+			t.Errorf("%s, %+v: %v", c.finding.Subject, c.finding.About, !c.want)
 		}
+	}
+	d.Partitions[1].Planned = ""
+	if x := health.OfLogs("", others); !aboutTopic(&d)(&x) {
+		t.Error("several partitions without a directory, of which the topic has one")
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // answers is a broker that answers requests for its report.
@@ -140,5 +142,26 @@ func TestAReportEndsWithItsProcess(t *testing.T) {
 		if !c.others.begin(3) {
 			t.Errorf("%s: no further request is sent", x.name)
 		}
+	}
+}
+
+// The voters to which this broker has no connection are named for people, and the brokers among
+// them are known to programs.
+func TestVotersThatAreNotConnected(t *testing.T) {
+	var keys []metadata.KV
+	for id := range int32(3) {
+		b := metadata.Broker{Member: uint64(10 + id)}
+		s := metadata.BrokerState{Liveness: metadata.Active, Incarnation: b.Incarnation}
+		keys = append(keys, metadata.KV{Key: metadata.BrokerKey(id), Value: b.Encode(), ModRevision: 1},
+			metadata.KV{Key: metadata.LivenessKey(id), Value: s.Encode(), ModRevision: 1})
+	}
+	img, err := metadata.Load(keys, 1)
+	must.OK(t, err)
+	c, q := &Cluster{book: &book{}}, view.Quorum{}
+	c.self.ID = 11
+	c.describeVoters(img, []raftstore.MemberStatus{{Member: 10, Voter: true}, {Member: 11, Voter: true}, {Member: 12},
+		{Member: 99, Voter: true}}, &q)
+	if q.Voters != 3 || len(q.Unreachable) != 2 || len(q.Apart) != 1 || q.Apart[0] != 0 {
+		t.Errorf("%+v", q)
 	}
 }

@@ -89,7 +89,7 @@ func (b *Broker) open(ctx context.Context) error {
 
 // checkDirs rejects directories that this broker can't use, before anything is changed.
 func (b *Broker) checkDirs(ctx context.Context, r *components) error {
-	if err := r.data.FindHung(ctx, b.diskPatience, b.health.Enter); err != nil {
+	if err := r.data.FindHung(ctx, b.diskPatience, func(what string) { b.health.Await(what, checks.ItsDisk) }); err != nil {
 		return err
 	}
 	return r.data.CheckFormats()

@@ -96,7 +96,8 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		r.data.NameCopy()
 	}
 	b.health.Add(func(f *checks.Facts) {
-		f.Metadata = checks.Metadata{Dir: dir, Failed: observe.Reason(c.Store().Failed()), Hanging: c.Store().Hanging()}
+		err := c.Store().Failed()
+		f.Metadata = checks.Metadata{Dir: dir, Failed: observe.Reason(err), Full: vfs.Full(err), Hanging: c.Store().Hanging()}
 	})
 	if err := b.openServer(r, c.Accept()); err != nil {
 		return err
@@ -195,7 +196,7 @@ func (b *Broker) waits(what string) {
 	}
 	b.log.Info("waiting", zap.String("for", what))
 	if !b.serving.Load() {
-		b.health.Enter(what)
+		b.health.Await(what, checks.OtherBrokers)
 	}
 }
 

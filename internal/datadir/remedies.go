@@ -59,7 +59,7 @@ func dataRemedy(setting string, flags []string, err error) string {
 		remedy = "stop that broker, or give this one a directory of its own with " + setting
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		remedy = "make it writable for this user, or " + remedy
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case vfs.Full(err):
 		remedy = "free space on its file system, or " + remedy
 	}
 	return remedy

@@ -135,7 +135,7 @@ func (h *Heard) other(now time.Time) Other {
 // clients is left out if a finding in known is about that.
 func (h *Heard) own(known []Finding) (list []Finding) {
 	covered := slices.ContainsFunc(known, func(f Finding) bool {
-		return f.Check == CheckBrokers && f.Subject == BrokerSubject(h.Broker)
+		return f.Check == CheckBrokers && f.IsAbout(h.Broker)
 	})
 	for _, f := range h.Report.Findings {
 		if f.Broker == NoBroker || covered && f.Check == CheckServing {
@@ -207,9 +207,10 @@ type answer struct {
 // Bounds of what Decode keeps of a report, whose few bytes could stand for many findings. No report
 // of Encode has more: the JSON of each finding has over 100 bytes.
 const (
-	maxList = MaxBytes / 128 // elements of a list
-	maxName = 256            // bytes of a name
-	maxText = 8 << 10        // bytes of a text
+	maxList  = MaxBytes / 128 // elements of a list
+	maxName  = 256            // bytes of a name
+	maxText  = 8 << 10        // bytes of a text
+	maxAbout = 64             // brokers, and partitions, that a finding is about
 )
 
 // received is an answer of another broker. Its lists hide those of the report.
@@ -275,6 +276,7 @@ func (a *received) report() *Report {
 		}
 		cut(maxName, &f.Check)
 		cut(maxText, &f.Subject, &f.Problem, &f.Works, &f.Remedy)
+		f.About.bound()
 	}
 	for i := range r.Checks {
 		x := &r.Checks[i]
@@ -289,6 +291,19 @@ func (a *received) report() *Report {
 		cut(maxName, &r.Brokers[i].Version, &r.Brokers[i].Phase)
 	}
 	return &r
+}
+
+// bound bounds what is kept of it.
+func (a *About) bound() {
+	if a == nil {
+		return
+	}
+	a.Brokers = slices.Clone(a.Brokers[:min(len(a.Brokers), maxAbout)])
+	a.Partitions = slices.Clone(a.Partitions[:min(len(a.Partitions), maxAbout)])
+	cut(maxText, &a.Dir, &a.Group)
+	for i := range a.Partitions {
+		cut(2*maxName, &a.Partitions[i]) // of Kafka's topics with the longest names, too
+	}
 }
 
 // cut cuts texts to at most so many bytes, without a part of a character at the end.

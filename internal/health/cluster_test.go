@@ -23,6 +23,9 @@ func reportOf(id int32, findings ...string) *Report {
 	for _, text := range findings {
 		parts := strings.SplitN(text, "/", 3)
 		f := Finding{Broker: id, Check: parts[1], Subject: parts[2], Severity: Warn}
+		if parts[1] == CheckBrokers {
+			f.About = &About{Brokers: []int32{3}}
+		}
 		if parts[0] == "-" {
 			f.Broker = NoBroker
 		}

@@ -13,7 +13,8 @@ func TestFormatIsFixed(t *testing.T) {
 	at := present()
 	r := Report{Broker: 3, Version: "v", At: at, Ready: true, Phase: "starting", Progress: []string{"logs: 1 of 2"},
 		Findings: []Finding{{Broker: 3, Check: "space", Severity: Bad, Subject: "disk of /a", Problem: "p", Works: "w", Remedy: "r",
-			Since: at, NotReady: true}},
+			Since: at, NotReady: true, Follows: "c",
+			About: &About{Brokers: []int32{2}, Dir: "/a", Partitions: []string{"t-0"}, Group: "g"}}},
 		Omitted: 1, Checks: []Examined{{Name: "space", Doc: "d", Saw: []string{"s"}}},
 		Brokers: []Other{{Broker: 2, Version: "v", At: at, Current: true, Ready: true, Phase: "p", Omitted: 2}},
 		Load:    &Load{Connections: 1, Requests: 2, BytesIn: 3, BytesOut: 4, Syncs: 5, SyncSeconds: 6, CPUSeconds: 7, MemoryBytes: 8}}

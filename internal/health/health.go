@@ -59,6 +59,59 @@ type Finding struct {
 	// Follows is the Cause of another finding of which this one is an effect, empty if none is
 	// known. A report that has the other one, not less severe, leaves this one out.
 	Follows string `json:"follows,omitempty"`
+	// About is for programs what Subject and Problem say to people; nil if no program asks.
+	About *About `json:"about,omitempty"`
+}
+
+// About names what a finding is about, so that programs need no words of it. Dir is a log
+// directory, or the one of Partitions; of several partitions in it, some are named. The
+// partitions are those with a log that has the fault.
+type About struct {
+	Brokers    []int32  `json:"brokers,omitempty"`
+	Dir        string   `json:"dir,omitempty"`
+	Partitions []string `json:"partitions,omitempty"` // topic-partition
+	Group      string   `json:"group,omitempty"`
+}
+
+// IsAbout reports whether the finding is about a broker.
+func (f *Finding) IsAbout(broker int32) bool {
+	return f.About != nil && slices.Contains(f.About.Brokers, broker)
+}
+
+// IsAboutLog reports whether the finding is about the log of a partition.
+func (f *Finding) IsAboutLog(partition string) bool {
+	return f.About != nil && slices.Contains(f.About.Partitions, partition)
+}
+
+// IsAboutGroup reports whether the finding is about a group.
+func (f *Finding) IsAboutGroup(id string) bool { return f.About != nil && f.About.Group == id }
+
+// OfBroker returns the beginning of a finding about a broker that others report.
+func OfBroker(id int32) Finding {
+	return Finding{Subject: BrokerSubject(id), About: &About{Brokers: []int32{id}}}
+}
+
+// OfLog returns the beginning of a finding about the log of a partition.
+func OfLog(partition string) Finding {
+	return Finding{Subject: "partition " + partition, About: &About{Partitions: []string{partition}}}
+}
+
+// OfLogs returns the beginning of a finding about several logs in a directory with the same fault,
+// some of which are named. dir is empty if it is unknown.
+func OfLogs(dir string, named []string) Finding {
+	where := "of this broker"
+	if dir != "" {
+		where = "in " + dir
+	}
+	return Finding{Subject: "partitions " + where, About: &About{Dir: dir, Partitions: named}}
+}
+
+// OfGroup returns the beginning of a finding about a group.
+func OfGroup(id string) Finding { return Finding{Subject: "group " + id, About: &About{Group: id}} }
+
+// OfDir returns the beginning of a finding about a log directory.
+func OfDir(path string) Finding {
+	return Finding{Subject: "log directory " + path, About: &About{Dir: path}}
 }
 
 // Cause names the findings of a check of a broker.
@@ -103,7 +156,7 @@ func Together(findings []Finding) (all []Shared) {
 	known := map[Finding]int{}
 	for _, f := range findings {
 		words := f
-		words.Broker, words.Since = 0, time.Time{}
+		words.Broker, words.Since, words.About = 0, time.Time{}, nil
 		i, ok := known[words]
 		if f.Broker == NoBroker || !ok {
 			i = len(all)
@@ -210,7 +263,7 @@ const CheckServing = "serving"
 const CheckMembership = "membership"
 
 // CheckQuorum is the check of the metadata quorum of a member of a cluster. Its finding that the
-// metadata have no leader names the voters that cannot be reached as "broker 2 (b:9092)".
+// metadata have no leader is about the voters that cannot be reached.
 const CheckQuorum = "quorum"
 
 // CheckCertificate is the check of the certificates of a broker.
@@ -219,6 +272,6 @@ const CheckCertificate = "certificate"
 // CheckReports is the check of the reports of other brokers.
 const CheckReports = "reports"
 
-// CheckBrokers is the check whose findings have the BrokerSubject of a broker that is not in order,
-// as the metadata show it.
+// CheckBrokers is the check whose findings are about a broker that is not in order, as the metadata
+// show it.
 const CheckBrokers = "brokers"

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -63,7 +64,7 @@ func describe(d *storage.Dir) view.Dir {
 	space, use := d.LastSpace(), d.Usage()
 	x := view.Dir{
 		Path: d.Path(), ID: metadata.FormatID(d.ID()), Journal: d.JournalPath(), JournalApart: d.Location().JournalApart(),
-		Error: Reason(d.Err()),
+		Error: Reason(d.Err()), Full: vfs.Full(d.Err()),
 		Space: view.SpaceUnknown, Refuses: view.Refusal(space.Level), SpaceMessage: space.Message,
 		Free: space.Free, Total: space.Total, MinFree: space.MinFree, JournalFree: space.JournalFree,
 		JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Deferred: use.DeferredBytes, Cached: use.CachedBytes,

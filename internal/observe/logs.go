@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -131,7 +132,8 @@ func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition
 	case creating(err, r.now):
 		x.Creating = true
 	default:
-		x.Error, x.Offline, x.Cause = Reason(err), true, cause(err, &x)
+		x.Offline = true
+		failed(&x, err)
 		f := r.uncreated[tp]
 		x.Planned, x.Retried = f.Dir, !f.NextTry.IsZero() || errors.As(err, new(*replica.CreatingError))
 	}
@@ -224,9 +226,10 @@ func stored(l *storage.Log) view.Log {
 		RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
 	}
 	if err := l.Offline(); err != nil {
-		x.Error, x.Offline, x.Reopens, x.Cause = Reason(err), true, l.Reopens(), cause(err, &x)
+		x.Offline, x.Reopens = true, l.Reopens()
+		failed(&x, err)
 	} else if err := l.Err(); err != nil {
-		x.Error, x.Cause = Reason(err), cause(err, &x)
+		failed(&x, err)
 	}
 	for i, d := range l.Damages() {
 		if i == 0 {
@@ -244,6 +247,11 @@ const creationTime = 3 * time.Second
 func creating(err error, now time.Time) bool {
 	var c *replica.CreatingError
 	return errors.As(err, &c) && now.Sub(c.Since) < creationTime
+}
+
+// failed sets why a log cannot be written.
+func failed(x *view.Log, err error) {
+	x.Error, x.Cause, x.Full = Reason(err), cause(err, x), vfs.Full(err)
 }
 
 // cause returns what the error of a log follows from: the error of a system call, otherwise its

@@ -2,11 +2,9 @@ package storage
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/pause"
@@ -338,8 +336,4 @@ func (l *Log) inFlight() bool {
 	defer l.mu.RUnlock()
 	n := len(l.tail.chunks)
 	return l.carrying || n > 0 && !l.tail.chunks[n-1].ready
-}
-
-func noSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Open opens the directories concurrently and recovers their logs. It leaves out a directory that
@@ -145,7 +146,7 @@ func (o *Options) share(dirs int) {
 func refusesStart(err error) bool {
 	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, statelog.ErrNewerFormat) ||
 		errors.Is(err, journal.ErrNewer) || errors.Is(err, syscall.ENOTDIR) ||
-		shortage(err) && !noSpace(err)
+		shortage(err) && !vfs.Full(err)
 }
 
 // admit adds an open directory. If it is a copy of a directory that was added earlier, admit closes

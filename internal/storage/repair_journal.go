@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // reopenBackoff bounds the pause after an attempt to reopen a directory.
@@ -120,7 +121,7 @@ func isSystemError(err error) bool {
 // shortage reports whether an error is a temporary shortage of the whole machine, which is not the
 // fault of a log.
 func shortage(err error) bool {
-	return noSpace(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	return vfs.Full(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // revert rolls back everything beyond the acknowledged end, because the journal failed. It is the

@@ -65,9 +65,10 @@ type Quorum struct {
 	// Failed is why the metadata files of this broker accept no writes: then it does not vote.
 	Failed string
 	// Voters is the number of voters, 0 if it is not known. Unreachable are those to which this
-	// broker has no connection: "broker 2 (b:9092)".
+	// broker has no connection, for people: "broker 2 (b:9092)". Apart are the brokers among them.
 	Voters      int
 	Unreachable []string
+	Apart       []int32
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration

@@ -17,6 +17,7 @@ type Dir struct {
 	// besides.
 	Error    string `json:"error"`
 	Unopened bool   `json:"-"`
+	Full     bool   `json:"-"` // Error says that a file system is full
 	Remedy   string `json:"-"`
 	// Space is what the disk guard found. Refuses stays as it was when a file system stops
 	// reporting its space. SpaceMessage explains it, empty if nothing is refused.

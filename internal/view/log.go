@@ -70,6 +70,7 @@ type Log struct {
 	Refuses       time.Duration `json:"-"`
 	Cause         string        `json:"-"`
 	Planned       string        `json:"-"`
+	Full          bool          `json:"-"` // Error says that a file system is full
 
 	Copy   *Copy   `json:"-"`
 	Former *Former `json:"-"`
@@ -102,17 +103,6 @@ func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.Partition
 
 // Where returns the directory in which the log is or could not be created, empty if it is unknown.
 func (l *Log) Where() string { return cmp.Or(l.Dir, l.Planned) }
-
-// Group returns the subject of a finding about several logs in one directory with the same fault.
-func (l *Log) Group() string {
-	if dir := l.Where(); dir != "" {
-		return SeveralPartitions + "in " + dir
-	}
-	return SeveralPartitions + "of this broker"
-}
-
-// SeveralPartitions begins each Group.
-const SeveralPartitions = "partitions "
 
 // Problem returns why some records cannot be written or read here, empty if all can.
 func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged) }

@@ -2,7 +2,7 @@
 //
 //	go run ./scripts/man VERSION DIRECTORY
 //
-// The texts are those of the tools; internal/cli formats them.
+// The texts are those of the tools; internal/cli formats them, and the command knows none of them.
 package main
 
 import (

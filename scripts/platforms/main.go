@@ -4,6 +4,7 @@
 //
 // It reads the sources of all packages, also of the standard library, and checks their types. That
 // takes seconds, since no code is generated: a compiler would do all its work once for each system.
+// It knows no package by its name.
 package main
 
 import (

@@ -6,7 +6,8 @@
 //
 // It needs Go and git, and neither root nor a container engine. The same commit, version and Go
 // yield the same bytes in any directory and at any time: every time stamp is that of the commit, or
-// SOURCE_DATE_EPOCH (seconds since 1970), and no file mode depends on the umask.
+// SOURCE_DATE_EPOCH (seconds since 1970), and no file mode depends on the umask. The command knows
+// no keys and no server: scripts/release.sh signs, and people publish.
 package main
 
 import (

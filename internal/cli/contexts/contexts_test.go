@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/testing/golden"
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // env returns an environment with a home directory and this contexts file.
@@ -130,6 +133,24 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".chronikctl-*")); left != nil {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// The bytes of the file, which later versions read too, and people edit.
+func TestFormatIsFixed(t *testing.T) {
+	f := &File{Path: filepath.Join(t.TempDir(), "c"), Current: "one", Contexts: map[string]map[string]string{}}
+	for _, kv := range [][3]string{{"one", Brokers, "a:1,b:2"}, {"one", TLS, "true"}, {"one", SASLPassword, "x: {y}\n #"},
+		{"one", Timeout, "1m"}, {"two", Brokers, "c:3"}} {
+		must.OK(t, f.Set(kv[0], kv[1], kv[2]))
+	}
+	must.OK(t, f.Save())
+	text, err := os.ReadFile(f.Path)
+	must.OK(t, err)
+	golden.File(t, "testdata/contexts.yaml", string(text), "go test ./internal/cli/contexts -run FormatIsFixed")
+	kept, err := Load("testdata/contexts.yaml")
+	must.OK(t, err)
+	if kept.Current != f.Current || fmt.Sprint(kept.Contexts) != fmt.Sprint(f.Contexts) {
+		t.Errorf("the kept file has %q, %v", kept.Current, kept.Contexts)
 	}
 }
 

@@ -44,6 +44,13 @@ func (n *notes) add(severity health.Severity, subject, problem, remedy string) {
 	n.addFinding(health.Finding{Severity: severity, Subject: subject, Problem: problem, Remedy: remedy})
 }
 
+// addDir is add for a finding about a log directory.
+func (n *notes) addDir(severity health.Severity, path, problem, remedy string) {
+	x := health.OfDir(path)
+	x.Severity, x.Problem, x.Remedy = severity, problem, remedy
+	n.addFinding(x)
+}
+
 // addFinding is add for a finding with further fields. Clients choose the names in it, and readers
 // print them: on terminals, in the log, and as lines of /readyz.
 func (n *notes) addFinding(f health.Finding) {

@@ -3,7 +3,9 @@ package checks
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,9 +30,42 @@ func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string
 		if x.Check != check || x.Remedy == "" || x.Problem == "" || x.Subject == "" {
 			t.Errorf("%s: a finding must have a subject, a problem and a remedy: %+v", check, x)
 		}
+		if want := aboutOf(x.Subject); !covers(x.About, want) {
+			t.Errorf("%s: %q is about %+v, want %+v", check, x.Subject, x.About, want)
+		}
 		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
 	}
 	return found, strings.Join(examined[0].Saw, "\n")
+}
+
+// subjects are those that programs ask for.
+var subjects = regexp.MustCompile(`^(broker|partition|partitions in|log directory|group) (.+)$`)
+
+// aboutOf returns what a finding with a subject must be about, nil if no program asks.
+func aboutOf(subject string) *health.About {
+	m := subjects.FindStringSubmatch(subject)
+	if m == nil {
+		return nil
+	}
+	switch m[1] {
+	case "broker":
+		id, _ := strconv.Atoi(m[2])
+		return &health.About{Brokers: []int32{int32(id)}}
+	case "partition":
+		return &health.About{Partitions: []string{m[2]}}
+	case "group":
+		return &health.About{Group: m[2]}
+	}
+	return &health.About{Dir: m[2]}
+}
+
+// covers reports whether a finding is about all that it must be about.
+func covers(a, want *health.About) bool {
+	if a == nil || want == nil {
+		return want == nil
+	}
+	return (want.Brokers == nil || slices.Equal(a.Brokers, want.Brokers)) && a.Dir == want.Dir && a.Group == want.Group &&
+		(want.Partitions == nil || slices.Equal(a.Partitions, want.Partitions))
 }
 
 // patient is a machine with the text of each of its findings, in order; a healthy one has none.

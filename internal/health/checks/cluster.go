@@ -174,8 +174,12 @@ func checkQuorum(f *Facts, n *notes) {
 			}
 			remedy = mend
 		}
+		var about *health.About
+		if len(q.Apart) > 0 {
+			about = &health.About{Brokers: q.Apart}
+		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem, Works: works,
-			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self)})
+			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self), About: about})
 		return
 	}
 	switch {
@@ -347,7 +351,8 @@ func checkBrokers(f *Facts, n *notes) {
 	n.see(text.Count(len(c.Brokers), "registered broker"))
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
-		x := health.Finding{Severity: health.Warn, Subject: health.BrokerSubject(b.ID)}
+		x := health.OfBroker(b.ID)
+		x.Severity = health.Warn
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + unreached(c, b.ID)

@@ -89,6 +89,19 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 	}
 }
 
+// The finding that the metadata have no leader is about the voters that cannot be reached, so that
+// nothing else is said of them.
+func TestTheQuorumIsAboutItsVoters(t *testing.T) {
+	f := member(func(c *view.Cluster) {
+		c.Quorum.NoLeader, c.Quorum.Unreachable, c.Quorum.Apart = time.Minute, []string{"one", "two", "no broker"}, []int32{2, 3}
+	})
+	found, _ := Examine(Checks(), &f)
+	i := slices.IndexFunc(found, func(x health.Finding) bool { return x.Check == health.CheckQuorum })
+	if i < 0 || !found[i].IsAbout(2) || !found[i].IsAbout(3) || found[i].IsAbout(1) {
+		t.Errorf("%+v", found)
+	}
+}
+
 func TestMetadataQuorum(t *testing.T) {
 	quorum := func(change func(*view.Quorum)) Facts { return member(func(c *view.Cluster) { change(&c.Quorum) }) }
 	examine(t, "quorum", []patient{
@@ -363,8 +376,8 @@ func TestAFullDirectoryIsOneFinding(t *testing.T) {
 		c.Leaderless = []view.Leaderless{{Partitions: some(1, "one-0"), Why: view.ForDirectory, Brokers: []int32{2}, Sole: true}}
 	})
 	const enospc = "write segment: no space left on device"
-	f.Dirs = []view.Dir{{Path: "/d", SpaceMessage: "it is full", Error: enospc}, {Path: "/e"}}
-	f.Partitions = []view.Log{{Topic: "one", Dir: "/d", Offline: true, Reopens: true, Error: enospc}}
+	f.Dirs = []view.Dir{{Path: "/d", SpaceMessage: "it is full", Error: enospc, Full: true}, {Path: "/e"}}
+	f.Partitions = []view.Log{{Topic: "one", Dir: "/d", Offline: true, Reopens: true, Error: enospc, Full: true}}
 	remain := func() []health.Finding {
 		found, _ := Examine(Checks(), &f)
 		for i := range found {
@@ -379,7 +392,7 @@ func TestAFullDirectoryIsOneFinding(t *testing.T) {
 	if found := remain(); len(found) != 1 || found[0].Check != checkOfSpace {
 		t.Errorf("%+v", found)
 	}
-	f.Dirs[0].Error = "write segment: input/output error"
+	f.Dirs[0].Error, f.Dirs[0].Full = "write segment: input/output error", false
 	if found := remain(); len(found) < 3 {
 		t.Errorf("a broken disk that is full, too: %+v", found)
 	}

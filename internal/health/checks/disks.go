@@ -62,7 +62,7 @@ func checkSyncs(f *Facts, n *notes) {
 			text += fmt.Sprintf(", %.1f records share one", l.Records)
 		}
 		n.see(text + "; " + suits(l))
-		judgeSlow("log directory "+d.Path, l, n)
+		judgeSlow(d.Path, l, n)
 		for _, p := range f.MountedDirs {
 			if p.Path == d.Journal {
 				judgeQuick(p, l, n)
@@ -86,7 +86,7 @@ func suits(l view.Latency) string {
 	}
 }
 
-func judgeSlow(subject string, l view.Latency, n *notes) {
+func judgeSlow(dir string, l view.Latency, n *notes) {
 	if l.Median > slowSync {
 		what := fmt.Sprintf("half of its fdatasyncs take longer than %v (%s)", slowSync, l.Over)
 		remedy := "put the journal on a faster disk (journal.dirs)"
@@ -94,11 +94,11 @@ func judgeSlow(subject string, l view.Latency, n *notes) {
 			what += fmt.Sprintf(", and only %.1f records share one", l.Records)
 			remedy += ", or let more records share a sync: a profile that waits (docs/durability.md)"
 		}
-		n.add(health.Warn, subject, what, remedy)
+		n.addDir(health.Warn, dir, what, remedy)
 		return
 	}
 	if l.P99 > rareSync {
-		n.add(health.Warn, subject,
+		n.addDir(health.Warn, dir,
 			fmt.Sprintf(
 				"the median of its fdatasyncs is %s, but 1 in 100 takes longer than %v (%s): every record in such a batch waits that long",
 				upTo(l.Median),
@@ -143,16 +143,15 @@ func checkJournals(f *Facts, n *notes) {
 		if d.JournalLimit <= 0 {
 			continue
 		}
-		subject := "log directory " + d.Path
 		n.see(fmt.Sprintf("the journal of %s has %s of %s", d.Path, text.Bytes(d.JournalBytes), text.Bytes(d.JournalLimit)))
 		if float64(d.JournalBytes) >= fullJournal*float64(d.JournalLimit) {
-			n.add(health.Warn, subject,
+			n.addDir(health.Warn, d.Path,
 				fmt.Sprintf("its journal holds %s of %s: at the limit producers wait until segments are written",
 					text.Bytes(d.JournalBytes), text.Bytes(d.JournalLimit)),
 				"the disk of the segments is too slow: reduce its load, or use faster disks")
 		}
 		if total := f.JournalTotals[d.Journal]; total > 0 && total < d.JournalLimit {
-			n.add(health.Warn, subject,
+			n.addDir(health.Warn, d.Path,
 				fmt.Sprintf("its journal may grow to %s, and the file system of %s has %s",
 					text.Bytes(d.JournalLimit), d.Journal, text.Bytes(total)),
 				"put the journal on a larger file system (journal.dirs)")
@@ -196,7 +195,7 @@ func checkSpace(f *Facts, n *notes) {
 func checkRetention(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		if room := d.Total - d.MinFree; d.Space.Known() && d.KeptLogs > 0 && d.Kept > room {
-			n.add(health.Warn, "log directory "+d.Path,
+			n.addDir(health.Warn, d.Path,
 				fmt.Sprintf(
 					"%s that only retention.bytes bounds may keep %s, and its file system can hold %s: it fills up before the oldest records are deleted",
 					text.Count(d.KeptLogs, "partition"),

@@ -229,6 +229,7 @@ type Settings struct {
 type Metadata struct {
 	Dir    string
 	Failed string // why topics and configs cannot be changed; empty if they can
+	Full   bool   // Failed says that a file system is full
 	// Hanging is for how long a change waits for the disk; that of a cluster's store is in Quorum.
 	Hanging time.Duration
 	Copy    string // the location of their copy; empty in a cluster with three voters, where other brokers have them

@@ -198,7 +198,7 @@ func checkSharedDisk(f *Facts, n *notes) {
 				if p.Mount.Device != q.Mount.Device {
 					on = "disk " + p.Disk.Name
 				}
-				n.add(health.Note, "log directory "+p.Path,
+				n.addDir(health.Note, p.Path,
 					fmt.Sprintf("it is on the same %s as %s: they fail together, and the syncs of their journals compete", on, q.Path),
 					"use one entry of log.dirs for each disk")
 				break

@@ -2,8 +2,6 @@ package checks
 
 import (
 	"slices"
-	"strings"
-	"syscall"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
@@ -15,24 +13,25 @@ const checkOfSpace = "space"
 // checkOfRemoved is the check of directories that were removed.
 const checkOfRemoved = "removed"
 
+// checkOfLogs is the check of logs that cannot be used, and checkOfDamage that of damaged records.
+const (
+	checkOfLogs   = "partition"
+	checkOfDamage = "damage"
+)
+
 // ofStorage are the checks of what a broker needs to write.
-var ofStorage = []string{checkOfSpace, checkOfRemoved, "log_dir", "stuck_disk", "partition", "damage"}
+var ofStorage = []string{checkOfSpace, checkOfRemoved, "log_dir", "stuck_disk", checkOfLogs, checkOfDamage}
 
 // freeSpace begins the remedy of a fault whose cause is a full file system.
 const freeSpace = "free space, or enlarge the disk (`df -h`, `df -i`): "
 
-// full reports whether an error says that a file system, or a quota, is full.
-func full(err string) bool {
-	return strings.Contains(err, syscall.ENOSPC.Error()) || strings.Contains(err, syscall.EDQUOT.Error())
-}
-
-// cause returns the cause of a fault with err in a directory that has a finding of its own: it is
-// full, or was removed; empty if it has none.
-func (f *Facts) cause(dir, err string) string {
+// cause returns the cause of a fault in a directory that has a finding of its own: it is full, or
+// was removed; empty if it has none. full reports that the error of the fault says the former.
+func (f *Facts) cause(dir string, full bool) string {
 	low := func(d view.Dir) bool { return d.Path == dir && d.SpaceMessage != "" }
 	switch {
 	case f.Cluster == nil:
-	case full(err) && slices.ContainsFunc(f.Dirs, low):
+	case full && slices.ContainsFunc(f.Dirs, low):
 		return health.Cause(checkOfSpace, f.Cluster.Self)
 	case f.removed(dir):
 		return health.Cause(checkOfRemoved, f.Cluster.Self)

@@ -40,16 +40,15 @@ func checkHeld(f *Facts, n *notes) {
 			continue
 		}
 		where := []string{"--topic", h.Topic, "--partition", strconv.Itoa(int(h.Partition))}
-		n.addFinding(health.Finding{
-			Severity: health.Warn,
-			Subject:  fmt.Sprintf("partition %s-%d", h.Topic, h.Partition),
-			Problem: fmt.Sprintf("a transaction of %s has been open since offset %d for more than %v, the longest timeout of a transaction: "+
-				"readers of committed records wait there, and retention and compaction stop", who(h), h.First, h.Limit+openGrace),
-			Works: "records can be written, and read with read_uncommitted",
-			Remedy: health.Command(append([]string{"chronikctl", "txn", "find-hanging"}, where...)...) +
-				" shows whether it hangs; then " + health.Command(append([]string{"chronikctl", "txn", "abort", "--start-offset",
-				strconv.FormatInt(h.First, 10)}, where...)...) + " ends it",
-		})
+		x := health.OfLog(fmt.Sprintf("%s-%d", h.Topic, h.Partition))
+		x.Severity = health.Warn
+		x.Problem = fmt.Sprintf("a transaction of %s has been open since offset %d for more than %v, the longest timeout of a transaction: "+
+			"readers of committed records wait there, and retention and compaction stop", who(h), h.First, h.Limit+openGrace)
+		x.Works = "records can be written, and read with read_uncommitted"
+		x.Remedy = health.Command(append([]string{"chronikctl", "txn", "find-hanging"}, where...)...) +
+			" shows whether it hangs; then " + health.Command(append([]string{"chronikctl", "txn", "abort", "--start-offset",
+			strconv.FormatInt(h.First, 10)}, where...)...) + " ends it"
+		n.addFinding(x)
 	}
 	if more := late - mostTransactions; more > 0 {
 		n.add(health.Warn, "transactions", text.Count(more, "more partition")+" with a transaction that is open for too long",

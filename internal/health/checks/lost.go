@@ -26,7 +26,8 @@ type Free struct {
 // mounted; the broker cannot distinguish that from a disk that was replaced.
 func checkLost(f *Facts, n *notes) {
 	if len(f.Exchanged) > 0 {
-		n.addFinding(health.Finding{Severity: health.Note, Subject: RoleLogs + " " + strings.Join(f.Exchanged, ", "),
+		n.addFinding(health.Finding{Severity: health.Note, About: about(f.Exchanged),
+			Subject: RoleLogs + " " + strings.Join(f.Exchanged, ", "),
 			Problem: "it was empty at this start, and a log directory that the broker had before is not there",
 			Works:   "replicas that other brokers have are copied again into it; what no other broker has is a finding of its own",
 			Remedy: "nothing if a disk was replaced; if a file system is not mounted, stop the broker, mount it, and start the broker: " +
@@ -35,6 +36,14 @@ func checkLost(f *Facts, n *notes) {
 	if list := f.outermost(); len(list) > 0 {
 		n.addFinding(f.lost(list))
 	}
+}
+
+// about returns what a finding about log directories is about, if that is one.
+func about(paths []string) *health.About {
+	if len(paths) != 1 {
+		return nil
+	}
+	return &health.About{Dir: paths[0]}
 }
 
 // outermost returns the directories that were removed, without those in another of them.
@@ -49,7 +58,11 @@ func (f *Facts) lost(list []Lost) health.Finding {
 	x := health.Finding{Severity: health.Bad, Subject: list[0].Role + " " + list[0].Path,
 		Problem: list[0].Why + " while the broker uses it: ", Works: "until then the broker reads and writes its open files",
 		Remedy: f.restore(list) + " (docs/operations.md, A directory that was removed)"}
+	if list[0].Role == RoleLogs {
+		x.About = &health.About{Dir: list[0].Path}
+	}
 	if len(list) > 1 {
+		x.About = nil
 		var why []string
 		for _, l := range list {
 			why = append(why, l.Role+" "+l.Path+": "+l.Why)

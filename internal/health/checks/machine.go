@@ -85,7 +85,7 @@ func checkFiles(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		// If the segments use half of the limit, a higher limit would let more of them stay open.
 		if half := 2*len(f.Dirs)*(d.MaxOpenFiles+1) > limit; half && d.Logs > d.MaxOpenFiles {
-			n.add(health.Warn, "log directory "+d.Path,
+			n.addDir(health.Warn, d.Path,
 				fmt.Sprintf("it has %d partitions and keeps %d segments open, because the process may open %d files: "+
 					"writing to all of them syncs and closes a segment for each one that is opened", d.Logs, d.MaxOpenFiles, limit),
 				moreFiles)

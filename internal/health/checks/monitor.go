@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,6 +83,7 @@ type Monitor struct {
 
 	mu       sync.Mutex
 	phase    string // empty while clients are served
+	waits    Awaited
 	since    time.Time
 	progress map[string]string // progress of the phase, by part
 	moves    uint64            // grows with every change of phase or progress
@@ -163,9 +163,24 @@ func (m *Monitor) Join(others func() []health.Heard) {
 
 // Enter sets what the broker does instead of serving clients; an empty phase means that it serves
 // them.
-func (m *Monitor) Enter(phase string) {
+func (m *Monitor) Enter(phase string) { m.enter(phase, nothing) }
+
+// Awaited is what a phase waits for, so that time alone does not end it.
+type Awaited int
+
+// What phases wait for.
+const (
+	nothing      Awaited = iota
+	OtherBrokers         // of the cluster
+	ItsDisk              // one of this broker
+)
+
+// Await is Enter for a phase that waits for something.
+func (m *Monitor) Await(phase string, what Awaited) { m.enter(phase, what) }
+
+func (m *Monitor) enter(phase string, waits Awaited) {
 	m.mu.Lock()
-	m.phase, m.progress, m.since = phase, nil, time.Now()
+	m.phase, m.waits, m.progress, m.since = phase, waits, nil, time.Now()
 	m.moves++
 	m.mu.Unlock()
 	m.Own() // notifies Options.Ready
@@ -290,9 +305,6 @@ func (m *Monitor) Recent(ctx context.Context) *health.Report {
 	return m.Own()
 }
 
-// waiting begins the phases of a member that needs other brokers: time alone does not end them.
-const waiting = "waiting for "
-
 // Own returns this broker's own report without waiting: the current phase and the latest findings,
 // and, if those are older than five seconds, a finding that the checks hang.
 func (m *Monitor) Own() *health.Report {
@@ -309,12 +321,12 @@ func (m *Monitor) Own() *health.Report {
 			Problem: "clients are not served: " + m.phase,
 			Remedy: "wait: /readyz and systemctl status show the progress; " +
 				"a recovery takes as long as the disk needs to read the journal, a stop at most a minute"}
-		if strings.HasPrefix(m.phase, waiting) {
+		if m.waits != nothing {
 			x.Remedy = "remove the cause that it names, or that other findings of this broker name, " +
 				"and start the other brokers of cluster.seeds; it continues automatically (" + clusterPage + ")"
-			if !strings.HasPrefix(m.phase, waiting+"the disk") {
-				x.Follows = m.found.apart
-			}
+		}
+		if m.waits == OtherBrokers {
+			x.Follows = m.found.apart
 		}
 		r.Findings = append(r.Findings, x)
 	}

@@ -90,6 +90,9 @@ func telling(x health.Finding) bool {
 	return x.Broker != health.NoBroker && x.Severity != health.Note && x.Check != health.CheckServing && x.Check != health.CheckMembership
 }
 
+// ofLogs are the checks whose findings about a log are faults of the log.
+var ofLogs = []string{checkOfLogs, checkOfDamage}
+
 // faulty returns those of some partitions about which a broker itself has a finding: their replicas
 // there are offline or damaged, so that waiting does not help.
 func (f *Facts) faulty(broker int32, p *view.Partitions) (list view.Partitions) {
@@ -99,22 +102,12 @@ func (f *Facts) faulty(broker int32, p *view.Partitions) (list view.Partitions) 
 	}
 	for _, name := range p.Names {
 		if slices.ContainsFunc(o.Report.Findings, func(x health.Finding) bool {
-			return x.Severity != health.Note && about(&x, name)
+			return x.Severity != health.Note && x.IsAboutLog(name) && slices.Contains(ofLogs, x.Check)
 		}) {
 			list.Count, list.Names = list.Count+1, append(list.Names, name)
 		}
 	}
 	return list
-}
-
-// about reports whether a finding is about the log of a partition, alone or with others that it
-// names.
-func about(x *health.Finding, name string) bool {
-	if x.Subject == partitionSubject(name) {
-		return true
-	}
-	apart := func(r rune) bool { return strings.ContainsRune(" ,()", r) }
-	return strings.HasPrefix(x.Subject, view.SeveralPartitions) && slices.Contains(strings.FieldsFunc(x.Problem, apart), name)
 }
 
 // age formats the age of a report.

@@ -62,9 +62,14 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 	fenced := func(c *view.Cluster) { c.Brokers[2].State = "fenced" }
 	begins := func(c *view.Cluster) { c.Brokers[2].State = "starting" }
 	behind := func(c *view.Cluster) { c.Brokers[2].OutOfSync = some(2, "orders-0", "orders-1") }
+	own := func(x health.Finding, check string, severity health.Severity, problem string) health.Finding {
+		x.Check, x.Severity, x.Problem = check, severity, problem
+		return x
+	}
 	offline := &health.Report{Findings: []health.Finding{
-		{Check: "partition", Severity: health.Warn, Subject: "partition orders-1", Problem: "the replica on this broker is offline"},
-		{Check: "partition", Severity: health.Note, Subject: "partition orders-0", Problem: "it is copied again"},
+		own(health.OfLog("orders-1"), checkOfLogs, health.Warn, "the replica on this broker is offline"),
+		own(health.OfLog("orders-0"), checkOfLogs, health.Note, "it is copied again"),
+		own(health.OfLog("orders-0"), "transaction", health.Warn, "a transaction has been open"),
 	}}
 	examine(t, health.CheckBrokers, []patient{
 		{"fenced, and silent", hearing(member(fenced), 40*time.Second, 0, &health.Report{}),
@@ -76,8 +81,7 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		{"not in sync", hearing(member(behind), 0, time.Hour, &health.Report{}),
 			[]string{"warn broker 3: it is active, and not all of its replicas are in sync; it is not in sync in 2 partitions"}},
 		{"not in sync, and without a log there, with others", hearing(member(behind), 0, time.Hour, &health.Report{
-			Findings: []health.Finding{{Check: "partition", Severity: health.Bad, Subject: "partitions in /d",
-				Problem: "2 partitions (orders-1, x-0) can be neither"}}}),
+			Findings: []health.Finding{own(health.OfLogs("/d", []string{"orders-1", "x-0"}), checkOfLogs, health.Bad, "in other words")}}),
 			[]string{"; it reports faults of its own logs of 1 partition (orders-1), to which it may copy nothing"}},
 		{"not in sync, and offline there", hearing(member(behind), 0, time.Hour, offline),
 			[]string{"; it reports faults of its own logs of 1 partition (orders-1), to which it may copy nothing"}},

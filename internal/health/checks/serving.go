@@ -28,9 +28,9 @@ func servingChecks() []Check {
 			Doc: "Whether the directories that the broker uses still exist: open files without a name are lost when the broker stops."},
 		{Name: "stuck_disk", run: checkStuckDisks,
 			Doc: "Journals with waiting records that make no progress: a write or an fdatasync hangs."},
-		{Name: "partition", run: checkPartitions,
+		{Name: checkOfLogs, run: checkPartitions,
 			Doc: "Partitions that cannot be written or read: their log is offline, takes no records, or could not be created."},
-		{Name: "damage", run: checkDamage,
+		{Name: checkOfDamage, run: checkDamage,
 			Doc: "Partitions in which a read, or the reading of all segments, found damaged records: the offsets that cannot be read, and the next one that can."},
 		{Name: "metadata", run: checkMetadata,
 			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
@@ -52,8 +52,8 @@ func checkLogDirs(f *Facts, n *notes) {
 	works := func(d view.Dir) bool { return d.Error == "" }
 	notReady := len(f.Dirs)+len(f.Unopened) > 0 && !slices.ContainsFunc(f.Dirs, works)
 	finding := func(path, problem, remedy, follows string) {
-		x := health.Finding{Severity: health.Bad, Subject: "log directory " + path, Problem: problem, Remedy: remedy, Follows: follows,
-			NotReady: notReady}
+		x := health.OfDir(path)
+		x.Severity, x.Problem, x.Remedy, x.Follows, x.NotReady = health.Bad, problem, remedy, follows, notReady
 		if !notReady {
 			x.Works = "partitions in the other log directories can be written and read"
 		}
@@ -64,12 +64,12 @@ func checkLogDirs(f *Facts, n *notes) {
 		if d.Error != "" {
 			remedy := "run " + kernelLog + " to see what the kernel reports about the disk; the broker reopens the directory " +
 				"automatically when the disk works again (docs/operations.md, A damaged disk)"
-			if full(d.Error) {
+			if d.Full {
 				remedy = freeSpace + "the broker then reopens the directory automatically (docs/operations.md, A full disk)"
 			}
 			finding(d.Path,
 				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error),
-				remedy, f.cause(d.Path, d.Error))
+				remedy, f.cause(d.Path, d.Full))
 		}
 	}
 	for i := range f.Dirs {
@@ -241,18 +241,18 @@ func together(logs []view.Log) (groups [][]view.Log) {
 // those of the others.
 func (f *Facts) unusable(group []view.Log) health.Finding {
 	p, it, replica := &group[0], "it", "the replica on this broker is"
-	x := health.Finding{Severity: health.Bad, Subject: partitionSubject(p.String()),
-		Works: "the other partitions of the topic can be written and read"}
+	x := health.OfLog(p.String())
+	x.Works = "the other partitions of the topic can be written and read"
 	if len(group) > 1 {
 		list := view.Partitions{}
 		for i := range group {
 			list.Add(group[i].Topic, group[i].Partition)
 		}
-		x.Subject, it = p.Group(), partitionsText(&list)
+		x, it = health.OfLogs(p.Where(), list.Names), partitionsText(&list)
 		replica = "the replicas of " + it + " on this broker are"
 		x.Works = "the other partitions can be written and read"
 	}
-	x.Problem = it + " can be neither written nor read: " + p.Error
+	x.Severity, x.Problem = health.Bad, it+" can be neither written nor read: "+p.Error
 	if p.Elsewhere {
 		x.Severity, x.Problem, x.Works = health.Warn, replica+" offline: "+p.Error, servedElsewhere
 	}
@@ -262,7 +262,7 @@ func (f *Facts) unusable(group []view.Log) health.Finding {
 			x.Works = form(len(group), "its", "their") + " records can be read"
 		}
 	}
-	x.Remedy, x.Follows = f.mend(p, len(group)), f.cause(p.Where(), p.Error)
+	x.Remedy, x.Follows = f.mend(p, len(group)), f.cause(p.Where(), p.Full)
 	return x
 }
 
@@ -278,7 +278,7 @@ func form(count int, one, many string) string {
 func (f *Facts) mend(p *view.Log, count int) string {
 	logs := form(count, "the log", "the logs")
 	switch {
-	case full(p.Error) && (p.Retried || p.Reopens || p.Refuses > 0):
+	case p.Full && (p.Retried || p.Reopens || p.Refuses > 0):
 		return freeSpace + "the broker then opens " + logs + " automatically within half a minute (docs/operations.md, A full disk)"
 	case p.Retried:
 		return "remove the cause; the broker then creates " + logs + " automatically within half a minute"
@@ -297,9 +297,6 @@ func (f *Facts) mend(p *view.Log, count int) string {
 	}
 	return f.repair(p)
 }
-
-// partitionSubject is the subject of a finding about the log of a partition.
-func partitionSubject(name string) string { return "partition " + name }
 
 const (
 	servedElsewhere = "the other replicas serve all records"
@@ -321,18 +318,21 @@ func (f *Facts) former(p *view.Log) health.Finding {
 	dump := logCommand("dump", []string{"--dir", f.absolute(path.Dir(p.Former.Path))}, "--topic", p.Topic, "--partition",
 		strconv.Itoa(int(p.Partition)),
 		"--replaced", "--for-produce")
-	return health.Finding{Severity: health.Warn, Subject: partitionSubject(p.String()),
-		Problem: fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
-			"records; its %s are in %s", text.Bytes(p.Former.Bytes), p.Former.Path),
-		Works: "the partition can be written and read",
-		Remedy: dump + " prints what can be read; produce again what consumers need, then stop the broker, remove that directory, and start the broker " +
-			"(docs/replication.md, A damaged replica)"}
+	x := health.OfLog(p.String())
+	x.Severity = health.Warn
+	x.Problem = fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
+		"records; its %s are in %s", text.Bytes(p.Former.Bytes), p.Former.Path)
+	x.Works = "the partition can be written and read"
+	x.Remedy = dump + " prints what can be read; produce again what consumers need, then stop the broker, remove that directory, and start " +
+		"the broker (docs/replication.md, A damaged replica)"
+	return x
 }
 
 // copied returns the finding about a partition that is copied again.
 func copied(p *view.Log) health.Finding {
-	x := health.Finding{Severity: health.Note, Subject: partitionSubject(p.String()), Works: servedElsewhere,
-		Remedy: "wait, and do not stop another broker with a replica of it now (docs/replication.md, A damaged replica)"}
+	x := health.OfLog(p.String())
+	x.Severity, x.Works = health.Note, servedElsewhere
+	x.Remedy = "wait, and do not stop another broker with a replica of it now (docs/replication.md, A damaged replica)"
 	c := p.Copy
 	if !p.Elsewhere && c.Leader >= 0 {
 		x.Severity, x.Works = health.Bad, "the former log of this broker is kept; the leader serves the records that it can read"
@@ -462,10 +462,12 @@ func checkGroups(f *Facts, n *notes) {
 				health.Command("chronikctl", "group", "list")+" shows their states")
 			return
 		}
-		n.add(health.Warn, "group "+g.ID,
-			fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin",
-				g.State, g.Since.UTC().Format(time.RFC3339)),
-			health.Command("chronikctl", "group", "describe", g.ID)+" shows its members; check the logs of those that change")
+		x := health.OfGroup(g.ID)
+		x.Severity = health.Warn
+		x.Problem = fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member keeps joining and leaving, or does not rejoin",
+			g.State, g.Since.UTC().Format(time.RFC3339))
+		x.Remedy = health.Command("chronikctl", "group", "describe", g.ID) + " shows its members; check the logs of those that change"
+		n.addFinding(x)
 	}
 }
 
@@ -500,8 +502,9 @@ func checkDamage(f *Facts, n *notes) {
 			}, " reads all other records"
 		}
 		if p.Elsewhere || p.Renews {
-			x := health.Finding{Severity: health.Warn, Subject: partitionSubject(p.String()),
-				Problem: "the replica on this broker is damaged: " + problem, Works: servedElsewhere, Remedy: renewal(&p)}
+			x := health.OfLog(p.String())
+			x.Severity, x.Problem, x.Works = health.Warn, "the replica on this broker is damaged: "+problem, servedElsewhere
+			x.Remedy = renewal(&p)
 			if !p.Elsewhere {
 				x.Works = "another replica leads it, which is damaged, too"
 			}
@@ -509,8 +512,10 @@ func checkDamage(f *Facts, n *notes) {
 			continue
 		}
 		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Partition))}, read...)
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: partitionSubject(p.String()), Problem: problem, Works: works,
-			Remedy: health.Command(read...) + what + "; to repair, " + f.repair(&p)})
+		x := health.OfLog(p.String())
+		x.Severity, x.Problem, x.Works = health.Bad, problem, works
+		x.Remedy = health.Command(read...) + what + "; to repair, " + f.repair(&p)
+		n.addFinding(x)
 	}
 	if more := count - mostPartitions; more > 0 {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
@@ -547,7 +552,7 @@ func checkMetadata(f *Facts, n *notes) {
 			health.Finding{
 				Severity: health.Warn,
 				Subject:  "metadata in " + m.Dir,
-				Follows:  f.cause(m.Dir, m.Failed),
+				Follows:  f.cause(m.Dir, m.Full),
 				Problem:  unchanged + ": " + m.Failed,
 				Works:    works,
 				Remedy: "run " + health.Command(

@@ -146,12 +146,13 @@ func TestWhatFollowsFromAnExpiredCertificate(t *testing.T) {
 	for name, x := range map[string]struct {
 		facts Facts
 		phase string
+		waits Awaited
 		want  []string // checks with a finding
 	}{
-		"starts":             {facts, "waiting for the registration of broker 1: no answer", []string{health.CheckCertificate}},
-		"waits for its disk": {facts, "waiting for the disk of /d", []string{health.CheckServing, health.CheckCertificate}},
-		"recovers":           {facts, "recovering logs", []string{health.CheckServing, health.CheckCertificate}},
-		"serves":             {serving, "", []string{health.CheckCertificate}},
+		"starts":             {facts, "waiting for the registration of broker 1", OtherBrokers, []string{health.CheckCertificate}},
+		"waits for its disk": {facts, "waiting for the disk of /d", ItsDisk, []string{health.CheckServing, health.CheckCertificate}},
+		"recovers":           {facts, "recovering logs", nothing, []string{health.CheckServing, health.CheckCertificate}},
+		"serves":             {serving, "", nothing, []string{health.CheckCertificate}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := Start(Options{Broker: 1, Member: true, Checks: Checks(), Log: zap.NewNop()})
@@ -159,7 +160,7 @@ func TestWhatFollowsFromAnExpiredCertificate(t *testing.T) {
 			m.Add(func(f *Facts) {
 				f.Certificates, f.Settings, f.Cluster, f.Now = x.facts.Certificates, x.facts.Settings, x.facts.Cluster, now
 			})
-			m.Enter(x.phase)
+			m.Await(x.phase, x.waits)
 			var got []string
 			r := m.Report(t.Context())
 			for _, f := range r.Findings {

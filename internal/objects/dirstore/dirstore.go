@@ -86,7 +86,7 @@ func (s *Store) do(ctx context.Context, call func() error) error {
 // explain adds the error of package objects that an error of the file system means.
 func explain(err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case vfs.Full(err):
 		return fmt.Errorf("%w: %w", objects.ErrFull, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EISDIR):
 		return fmt.Errorf("%w: %w", objects.ErrRefused, err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -124,7 +123,7 @@ func (f *file) zeroOnce(at, n int64) error {
 		bufs = append(bufs, zeros[:min(left, int64(len(zeros)))])
 	}
 	if _, err := f.f.WriteVecAt(bufs, at); err != nil {
-		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		if !vfs.Full(err) {
 			f.latchLocked(err) // a full disk does not make the file unusable
 		}
 		return fmt.Errorf("extend journal file: %w", err)

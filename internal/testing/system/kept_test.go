@@ -60,6 +60,7 @@ var neverKept = map[string]string{
 	"table of contents of a repair's backup": "no program reads it",
 	"audit log":                              "no program of this tree reads it",
 	"chronikctl's contexts":                  "no broker has the file",
+	"offsets of groups (CSV)":                "no broker has the file",
 }
 
 // Every format, every kind of keys of the metadata, the present feature level, every type of groups

@@ -1,7 +1,8 @@
 //go:build ignore
 
 // A group member that uses sarama's consumer; see events.go. ../sarama-group.sh builds it as a
-// separate module, so that the tree does not depend on sarama.
+// separate module, so that the tree does not depend on sarama. It decides nothing:
+// main.go says what must happen, and what was wrong.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command kgo writes and reads records with franz-go's defaults and checks content, positions and
-// order. scripts/clients/run.sh runs it against a broker; it speaks the protocol from outside and
-// shares no code with the broker.
+// order. scripts/clients/run.sh runs it against a broker; it speaks the protocol from outside, and
+// starts no broker of its own.
 package main
 
 import (

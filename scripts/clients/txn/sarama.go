@@ -1,6 +1,7 @@
 //go:build ignore
 
-// Transactions of sarama; see ../txn.sh, which builds it in a module of its own.
+// Transactions of sarama; see ../txn.sh, which builds it in a module of its own. It
+// starts no broker: the script does.
 package main
 
 import (

@@ -52,13 +52,18 @@ func newCheckup() *Checkup {
 
 // Add adds a finding.
 func (c *Checkup) Add(check string, severity health.Severity, subject, problem, remedy string) {
-	c.findings = append(c.findings, health.Finding{Broker: health.NoBroker, Check: check, Severity: severity, Subject: subject,
-		Problem: problem, Remedy: remedy, Since: c.at})
+	c.add(check, severity, health.Finding{Subject: subject}, problem, remedy)
 }
 
-// Reported reports whether a check has a finding about a subject.
-func (c *Checkup) Reported(check, subject string) bool {
-	return slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Check == check && f.Subject == subject })
+// add adds a finding that begins as health.OfBroker and its like return it.
+func (c *Checkup) add(check string, severity health.Severity, f health.Finding, problem, remedy string) {
+	f.Broker, f.Check, f.Severity, f.Problem, f.Remedy, f.Since = health.NoBroker, check, severity, problem, remedy, c.at
+	c.findings = append(c.findings, f)
+}
+
+// has reports whether a check has a finding for which about is true.
+func (c *Checkup) has(check string, about func(*health.Finding) bool) bool {
+	return slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Check == check && about(&f) })
 }
 
 // Examined records what a check covered, so that "healthy" claims no more than that.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -32,7 +31,7 @@ func (c *Checkup) brokers(silent map[int32]error) {
 		}
 		c.silent = append(c.silent, b.NodeID)
 		if !c.about(b.NodeID) {
-			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID),
+			c.add("broker", health.Bad, health.OfBroker(b.NodeID),
 				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
 					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),
 				"start it if it does not run; if it runs, it advertises an address that clients cannot reach (chronikd --advertise HOST:PORT)")
@@ -44,12 +43,9 @@ func (c *Checkup) brokers(silent map[int32]error) {
 // of the cluster, or that it does not answer.
 func (c *Checkup) about(broker int32) bool {
 	return slices.ContainsFunc(c.findings, func(f health.Finding) bool {
-		if c.member && f.Check == health.CheckQuorum && f.Severity == health.Bad &&
-			strings.Contains(f.Problem, health.BrokerSubject(broker)+" (") {
-			return true // one of the voters without which there is no metadata leader
-		}
-		return (c.member && f.Check == health.CheckBrokers || f.Check == "broker") && f.Subject == health.BrokerSubject(broker) &&
-			f.Severity != health.Note
+		// The findings of the quorum are about voters without which there is no metadata leader.
+		known := f.Check == "broker" || c.member && (f.Check == health.CheckBrokers || f.Check == health.CheckQuorum)
+		return known && f.Severity != health.Note && f.IsAbout(broker)
 	})
 }
 

@@ -77,7 +77,7 @@ func busy(all map[string]group.Progress) bool {
 func (x *examination) judgeGroup(name string, before, now group.Progress) {
 	where, show := "group "+name, health.Command("chronikctl", "group", "describe", name)+" shows its members"
 	switch {
-	case x.Reported("group", where):
+	case x.has("group", func(f *health.Finding) bool { return f.IsAboutGroup(name) }):
 		// The broker has watched it for longer.
 	case x.groups > 0 && strings.Contains(now.State, "Rebalance") && before.State == now.State:
 		x.Add("group", health.Warn, where,

@@ -228,7 +228,7 @@ func TestAddressesThatClientsCannotDial(t *testing.T) {
 	finds(t, "closed", found(), "cannot be dialed from here", "start the broker if it is down")
 	x, found = patient(t, "--brokers", "localhost:1")
 	x.member, x.Meta.Brokers = true, kadm.BrokerDetails{{NodeID: 3, Host: "127.0.0.1", Port: 1}}
-	x.Add("brokers", health.Bad, "broker 3", "it is fenced", "start it")
+	x.add("brokers", health.Bad, health.OfBroker(3), "it is fenced", "start it")
 	if x.addresses(t.Context()); strings.Contains(found(), "--advertise") {
 		t.Errorf("a broker that is down advertises a wrong address:\n%s", found())
 	}

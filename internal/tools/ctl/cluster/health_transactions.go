@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -31,8 +32,11 @@ func (x *examination) transactions(ctx context.Context) {
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		// The broker knows for how long it has been open, and the client.
-		if !x.Reported("transaction", f.Subject) {
-			x.Add("transaction", f.Severity, f.Subject, f.Problem, f.Remedy)
+		same := func(other *health.Finding) bool {
+			return f.About != nil && slices.ContainsFunc(f.About.Partitions, other.IsAboutLog)
+		}
+		if !x.has("transaction", same) {
+			x.add("transaction", f.Severity, *f, f.Problem, f.Remedy)
 		}
 	}
 }

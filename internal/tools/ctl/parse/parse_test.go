@@ -2,11 +2,13 @@ package parse
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
@@ -112,6 +114,20 @@ func TestOffsetsOfAFile(t *testing.T) {
 		if got, err := Offsets(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}
+	}
+}
+
+// The bytes of a file of offsets, which later versions and Kafka's own tool read too.
+func TestFormatIsFixed(t *testing.T) {
+	list := []TopicOffset{{Topic: "orders", Partition: 3, Offset: 1 << 40}, {Group: "audit", Topic: "orders", Offset: 7},
+		{Group: "a \"quoted\", group", Topic: "t", Partition: 1}, {Group: "#group", Topic: "t", Partition: 2, Offset: 5}}
+	var written strings.Builder
+	must.OK(t, WriteOffsets(&written, list))
+	golden.File(t, "testdata/offsets.csv", written.String(), "go test ./internal/tools/ctl/parse -run FormatIsFixed")
+	kept, err := os.ReadFile("testdata/offsets.csv")
+	must.OK(t, err)
+	if again, err := Offsets(strings.NewReader(string(kept))); err != nil || !slices.Equal(again, list) {
+		t.Errorf("the kept file has %+v, %v", again, err)
 	}
 }
 

@@ -35,14 +35,12 @@ func Diagnose(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client)
 		if h.Transactional != "" {
 			who += ", transactional id " + h.Transactional
 		}
-		d.Findings = append(d.Findings, health.Finding{
-			Broker:   health.NoBroker,
-			Severity: health.Warn,
-			Subject:  fmt.Sprintf("partition %s-%d", h.Topic, h.Partition),
-			Problem: fmt.Sprintf("a transaction of %s) hangs there, open since offset %d for %s: %s; readers of committed records wait for it, and "+
-				"retention and compaction stop", who, h.First, short(time.Duration(h.AgeMs)*time.Millisecond), h.Why),
-			Remedy: "`" + h.Abort + "` aborts it",
-		})
+		x := health.OfLog(fmt.Sprintf("%s-%d", h.Topic, h.Partition))
+		x.Broker, x.Severity = health.NoBroker, health.Warn
+		x.Problem = fmt.Sprintf("a transaction of %s) hangs there, open since offset %d for %s: %s; readers of committed records wait for it, and "+
+			"retention and compaction stop", who, h.First, short(time.Duration(h.AgeMs)*time.Millisecond), h.Why)
+		x.Remedy = "`" + h.Abort + "` aborts it"
+		d.Findings = append(d.Findings, x)
 	}
 	return d, nil
 }

@@ -1,6 +1,7 @@
 // Command keys makes what the clients of ../../secure.sh log in with, in a directory that
 // `chronikd secure init` has made: a client's certificate, an authority that the broker does not
 // have, and tokens (RFC 7519) of a key whose public half is in jwks.json (RFC 7517).
+// It does not know the broker's code, so that a mistake there is not repeated here.
 package main
 
 import (

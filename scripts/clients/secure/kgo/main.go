@@ -1,5 +1,5 @@
-// Command kgo logs in with franz-go in each way; ../../secure.sh says what must succeed. Its
-// settings stand in docs/clients.md.
+// Command kgo logs in with franz-go in each way; ../../secure.sh says what must succeed, and
+// the command does not know that. Its settings stand in docs/clients.md.
 package main
 
 import (

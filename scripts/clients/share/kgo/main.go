@@ -1,5 +1,5 @@
 // Command kgo is members of a share group of franz-go; see ../../share.sh, which says what is
-// checked.
+// checked. It reports what it received, and decides nothing about it.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command kgo writes and reads records with franz-go until a file exists, so that it pushes its
-// metrics meanwhile. scripts/clients/telemetry.sh runs it; it speaks the protocol from outside and
-// shares no code with the broker.
+// metrics meanwhile. scripts/clients/telemetry.sh runs it; it speaks the protocol from outside, and
+// does not know what the broker made of the metrics: the script asks for that.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command kgo makes transactions with franz-go: commits, aborts, a zombie, and a
 // GroupTransactSession. scripts/clients/txn.sh runs it against a broker; it speaks the protocol
-// from outside and shares no code with the broker.
+// from outside, and starts no broker of its own.
 package main
 
 import (
