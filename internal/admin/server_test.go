@@ -91,7 +91,8 @@ func TestReadyzNamesAnExpiredCertificateToEverybody(t *testing.T) {
 		finding health.Finding
 		body    string
 	}{
-		{health.Finding{Broker: 1, Check: health.CheckCertificate, Severity: health.Bad, Subject: "certificate of tls", Problem: "/secret.pem"},
+		{health.Finding{Broker: 1, Check: health.CheckCertificate, Severity: health.Bad, Subject: "certificate of tls",
+			Problem: "/secret.pem"},
 			"ready; a certificate has expired or is not valid yet, see chronikctl cluster health\n"},
 		{health.Finding{Broker: 1, Check: health.CheckCertificate, Severity: health.Warn}, "ready\n"},
 		{health.Finding{Broker: 2, Check: health.CheckCertificate, Severity: health.Bad}, "ready\n"},

@@ -238,7 +238,8 @@ func (b *book) wrongSeeds() (list []view.WrongSeed) {
 		case s.itself, registered, s.peer == nil:
 		default:
 			if since, err := s.peer.Failing(); err != nil {
-				list = append(list, view.WrongSeed{Address: s.address, Since: since, Silent: true, Err: unreached(-1, s.address, since, err).Err})
+				list = append(list, view.WrongSeed{Address: s.address, Since: since, Silent: true,
+					Err: unreached(-1, s.address, since, err).Err})
 			}
 		}
 		if member != 0 && at[member] == "" {
