@@ -84,6 +84,29 @@ func TestReadyzIsTheReport(t *testing.T) {
 	}
 }
 
+// The answer for those who may not read findings names a certificate that is not valid, which every
+// client that connects sees, and nothing else. The broker stays ready.
+func TestReadyzNamesAnExpiredCertificateToEverybody(t *testing.T) {
+	for _, c := range []struct {
+		finding health.Finding
+		body    string
+	}{
+		{health.Finding{Broker: 1, Check: health.CheckCertificate, Severity: health.Bad, Subject: "certificate of tls",
+			Problem: "/secret.pem"},
+			"ready; a certificate has expired or is not valid yet, see chronikctl cluster health\n"},
+		{health.Finding{Broker: 1, Check: health.CheckCertificate, Severity: health.Warn}, "ready\n"},
+		{health.Finding{Broker: 2, Check: health.CheckCertificate, Severity: health.Bad}, "ready\n"},
+		{health.Finding{Broker: 1, Check: "space", Severity: health.Bad}, "ready\n"},
+	} {
+		o, h := options()
+		o.Access.Private = true
+		h.is = health.Report{Broker: 1, Ready: true, Findings: []health.Finding{c.finding}}
+		if status, body := request(Handler(o), "GET", "/readyz", ""); status != http.StatusOK || body != c.body {
+			t.Errorf("%+v: %d %q, want %q", c.finding, status, body, c.body)
+		}
+	}
+}
+
 // With ?in-sync a broker is not ready while one of its own replicas is not in sync.
 func TestReadyzWaitsForReplicas(t *testing.T) {
 	o, h := options()

@@ -47,6 +47,7 @@ type seed struct {
 	peer     *link.Peer // nil before start, and if this node has the address
 	itself   bool       // this node has the address
 	rejected string     // why the broker there and this one do not connect; empty if they may
+	refused  time.Time  // since when they do not
 	node     int32      // of the broker that answered last, -1 if none did
 	member   uint64     // of that broker, 0 for none
 	since    time.Time  // since when that member answers
@@ -176,6 +177,9 @@ func (b *book) refusedBy(e link.Event) (gone int32) {
 				s.peer = nil
 			}
 		case e.Kind == link.Rejected && errors.As(e.Err, &m) && slices.Contains(forGood, m.Reason):
+			if s.rejected == "" {
+				s.refused = time.Now()
+			}
 			s.rejected = m.Error()
 		}
 	}
@@ -209,6 +213,37 @@ func (b *book) unreached() (list []view.Unreached) {
 	for _, r := range b.registered {
 		if since, err := b.failing(r.Member); err != nil {
 			list = append(list, unreached(r.Node, r.Address, since, err))
+		}
+	}
+	return list
+}
+
+// wrongSeeds returns the entries of cluster.seeds that lead to no broker of the cluster, and those
+// that lead to the broker of an earlier entry.
+func (b *book) wrongSeeds() (list []view.WrongSeed) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := map[uint64]string{} // the first entry that leads to a member
+	for _, s := range b.seeds {
+		member := s.member
+		if s.itself {
+			member = b.own()
+		}
+		registered := slices.ContainsFunc(b.registered, func(r listed) bool { return r.Address == s.address || r.ID == member })
+		switch first := at[member]; {
+		case s.rejected != "":
+			list = append(list, view.WrongSeed{Address: s.address, Since: s.refused, Err: s.rejected})
+		case member != 0 && first != "":
+			list = append(list, view.WrongSeed{Address: s.address, Since: s.since, Err: "it leads to the same broker as " + first})
+		case s.itself, registered, s.peer == nil:
+		default:
+			if since, err := s.peer.Failing(); err != nil {
+				list = append(list, view.WrongSeed{Address: s.address, Since: since, Silent: true,
+					Err: unreached(-1, s.address, since, err).Err})
+			}
+		}
+		if member != 0 && at[member] == "" {
+			at[member] = s.address
 		}
 	}
 	return list

@@ -99,6 +99,32 @@ func TestASeedThatRefuses(t *testing.T) {
 	}
 }
 
+// A seed of another cluster is wrong, and so is one that leads to the same broker as another. One
+// whose broker is down is not, nor is one where nothing has been found yet.
+func TestWrongSeedsAreKnown(t *testing.T) {
+	b := newBook([]string{"a:1", "b:1", "c:1", "d:1"}, func() uint64 { return 1 }, nil)
+	b.seeds[0].itself = true
+	to := func(kind link.EventKind, address string, member uint64, err error) {
+		e := link.Event{Kind: kind, Lane: link.Meta, Dialed: true, Target: link.Target{Address: address, Node: -1}, Err: err}
+		e.Peer.Node, e.Peer.Member = int32(member), member
+		b.notify(e)
+	}
+	to(link.Connected, "b:1", 2, nil)
+	to(link.Refused, "b:1", 0, syscall.ECONNREFUSED)
+	to(link.Connected, "c:1", 2, nil)
+	to(link.Rejected, "d:1", 0, &link.Mismatch{Reason: link.WrongCluster, Cause: "because"})
+	b.registered = []listed{{Member: membership.Member{Node: 2, ID: 2, Address: "b:1"}}}
+	got := b.wrongSeeds()
+	if len(got) != 2 || got[0].Address != "c:1" || got[0].Err != "it leads to the same broker as b:1" || got[1].Address != "d:1" ||
+		got[1].Err != "because" || got[1].Since.IsZero() {
+		t.Errorf("%+v", got)
+	}
+	to(link.Connected, "d:1", 4, nil)
+	if got := b.wrongSeeds(); len(got) != 1 {
+		t.Errorf("after a connection: %+v", got)
+	}
+}
+
 // A question to a seed to which no connection can be made is answered with the reason.
 func TestASeedThatIsNotReachedIsNamedWithTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster) {
 	c := s.cluster
 	w := c.Watched()
-	x.Seeds, x.Own = len(c.o.Conf.Seeds), version
+	x.Seeds, x.WrongSeeds, x.Own = len(c.o.Conf.Seeds), c.book.wrongSeeds(), version
 	q := &x.Quorum
 	q.Leader, q.Term, q.Commit, q.Leads = -1, w.Term, w.Commit, w.Leader == w.Member && w.Ready
 	c.describeVoters(img, w.Members, q)

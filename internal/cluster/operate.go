@@ -28,6 +28,8 @@ const (
 // did not answer. It implements broker.Cluster.
 type Operator struct {
 	leader func() uint64 // member id, 0 for none
+	// alone is how long this node has known no leader, 0 if it knows one.
+	alone  func() time.Duration
 	own    uint64
 	call   func(ctx context.Context, member uint64, method uint16, body []byte) ([]byte, error)
 	quorum func(ctx context.Context) controller.Quorum
@@ -56,7 +58,13 @@ type operations interface {
 func (c *Cluster) Operator() *Operator {
 	return &Operator{
 		leader: func() uint64 { role, _ := c.store.Leadership(); return role.Leader },
-		own:    c.self.ID, call: c.book.Call, quorum: c.quorum,
+		alone: func() time.Duration {
+			if w := c.Watched(); w.Leader == 0 {
+				return time.Since(w.Led)
+			}
+			return 0
+		},
+		own: c.self.ID, call: c.book.Call, quorum: c.quorum,
 		loop: func() operations {
 			if l := c.control.Load(); l != nil {
 				return l
@@ -133,8 +141,15 @@ type outcome struct {
 // Leader implements broker.Cluster.
 func (o *Operator) Leader() uint64 { return o.leader() }
 
-// Quorum implements broker.Cluster.
+// electionTime is longer than an election takes.
+const electionTime = 3 * time.Second
+
+// Quorum implements broker.Cluster. It waits for an election, not for a leader that this node has
+// lost before: it may be cut off for hours.
 func (o *Operator) Quorum(ctx context.Context) (q controller.Quorum, err error) {
+	if n := o.alone(); n >= electionTime {
+		return q, fmt.Errorf("%w, and has known no metadata leader for %v", controller.ErrNotController, n.Round(time.Second))
+	}
 	err = o.ask(ctx, methodQuorum, struct{}{}, &q)
 	return q, err
 }

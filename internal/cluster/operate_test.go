@@ -51,7 +51,7 @@ func leads(member uint64) *atomic.Uint64 {
 func two(leader *atomic.Uint64, loops map[uint64]*control, cut map[uint64]bool) (all map[uint64]*Operator) {
 	all = map[uint64]*Operator{}
 	for id := uint64(1); id <= 2; id++ {
-		all[id] = &Operator{leader: func() uint64 { return leader.Load() }, own: id,
+		all[id] = &Operator{leader: func() uint64 { return leader.Load() }, alone: func() time.Duration { return 0 }, own: id,
 			quorum: func(context.Context) controller.Quorum {
 				return controller.Quorum{Leader: leader.Load(), Term: 3, Commit: 5, Members: []controller.QuorumMember{
 					{Member: 1 << 63, Voter: true, End: 4, Silent: time.Second}}}
@@ -74,6 +74,23 @@ func two(leader *atomic.Uint64, loops map[uint64]*control, cut map[uint64]bool) 
 			}}
 	}
 	return all
+}
+
+// A member that lost the leader before an election could have ended says so at once.
+func TestTheQuorumIsNotWaitedForByAMemberThatIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, x := range []struct{ alone, want time.Duration }{{electionTime - 1, time.Minute}, {electionTime, 0}} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			o := two(leads(0), nil, nil)[1]
+			o.alone = func() time.Duration { return x.alone }
+			begun := time.Now()
+			_, err := o.Quorum(ctx)
+			cancel()
+			if took := time.Since(begun); !errors.Is(err, controller.ErrNotController) || took != x.want {
+				t.Errorf("without a leader for %v: %v after %v", x.alone, err, took)
+			}
+		}
+	})
 }
 
 // Every member gets the answers of the leader, refusals included, as if it led itself.

@@ -32,6 +32,9 @@ func clusterFaults() (list []fault) {
 	})
 	add("lost-vote", "quorum", func(c *view.Cluster) { c.Quorum.Orphans, c.Quorum.Orphaned = 1, time.Minute })
 	add("unregistered-vote", "quorum", func(c *view.Cluster) { c.Quorum.Unregistered = []int32{3} })
+	add("wrong-seed", "seeds", func(c *view.Cluster) {
+		c.WrongSeeds = []view.WrongSeed{{Address: "d:9092", Since: time.Now().Add(-time.Hour), Silent: true, Err: "connection refused"}}
+	})
 	add("leaderless", "leaderless", func(c *view.Cluster) {
 		c.Leaderless = []view.Leaderless{{Partitions: some, Why: view.ForBrokers, Brokers: []int32{3}}}
 	})

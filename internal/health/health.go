@@ -252,6 +252,12 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
+// Refused reports whether a finding is that clients refuse a certificate of this broker, because of
+// its dates.
+func (r *Report) Refused(f Finding) bool {
+	return f.Broker == r.Broker && f.Check == CheckCertificate && f.Severity == Bad
+}
+
 // Line returns Text as one line.
 func (r *Report) Line() string { return strings.ReplaceAll(strings.TrimSpace(r.Text()), "\n", "; ") }
 

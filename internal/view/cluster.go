@@ -23,8 +23,10 @@ type Cluster struct {
 	ISR      map[int]int
 	Eligible int
 
-	Seeds  int // entries of cluster.seeds
-	Quorum Quorum
+	Seeds int // entries of cluster.seeds
+	// WrongSeeds are those of them that lead to no other broker of the cluster.
+	WrongSeeds []WrongSeed
+	Quorum     Quorum
 	// State is this broker's state in the controller's last answer, empty before the first one.
 	// LeaseAge is the age of the newest heartbeat that the controller has confirmed. NoLease is the
 	// time since this broker had a lease, which is the confirmation of a recent heartbeat; 0 if it
@@ -126,6 +128,17 @@ type Stopped struct {
 	// Ahead: the replica has records of a later leader epoch than its leader. Otherwise the replica
 	// would have to discard committed records.
 	Ahead bool
+}
+
+// WrongSeed is an entry of cluster.seeds that leads to no broker of the cluster, or to one to which
+// another entry leads.
+type WrongSeed struct {
+	Address string
+	Since   time.Time // since when this broker knows
+	// Silent: nothing answers at the address, which no registered broker has. The broker of another
+	// address that is not active may have it.
+	Silent bool
+	Err    string // why
 }
 
 // Unreached is a broker to which this one cannot connect.

@@ -52,6 +52,8 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: whether the controller accepts this broker's heartbeats. Otherwise other brokers take over its partitions."},
 		{Name: health.CheckQuorum, run: inCluster(checkQuorum),
 			Doc: "In a cluster: whether the metadata have a leader, and how many voters can fail before they have none."},
+		{Name: "seeds", run: inCluster(checkSeeds),
+			Doc: "In a cluster: addresses in this broker's `cluster.seeds` at which no broker of the cluster is. Brokers that are down are no such finding."},
 		{Name: "leaderless", run: checkLeaderless,
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
 		{Name: health.CheckBrokers, run: checkBrokers,
@@ -148,7 +150,8 @@ func checkQuorum(f *Facts, n *notes) {
 	}
 	if q.NoLeader >= noLeaderAfter {
 		problem := "the cluster has no metadata leader: no election, topic or config can change"
-		works := "partitions whose leader and enough replicas are alive can be written with acks=all and read"
+		works := "partitions whose leader and enough replicas are alive can be written with acks=all and read; topics, leaders and states of " +
+			"brokers that this broker shows are those of its last contact with a metadata leader"
 		if storeFailed(q) {
 			problem = "this broker follows no metadata leader and has no vote, because its metadata cannot be written: " + q.Failed
 			works = "other brokers lead its partitions, if a majority of the voters is without this fault"
@@ -210,6 +213,31 @@ func checkQuorum(f *Facts, n *notes) {
 		n.addShared(health.Finding{Severity: health.Note, Subject: "metadata quorum",
 			Problem: "this cluster has one voter: if it loses its data directory, the metadata are lost",
 			Remedy:  "name 3 or 5 brokers in cluster.seeds if the cluster has that many (" + clusterPage + ")"})
+	}
+}
+
+// wrongSeedAfter is longer than a broker takes that starts.
+const wrongSeedAfter = 30 * time.Second
+
+// checkSeeds finds entries of cluster.seeds that are wrong. One at which nothing answers may be the
+// address of a broker that is registered with another one, so it counts only while all brokers are
+// active.
+func checkSeeds(f *Facts, n *notes) {
+	c := f.Cluster
+	all := leads(c) && len(c.Unreached) == 0 && !slices.ContainsFunc(c.Brokers, func(b view.Broker) bool { return b.State != "active" })
+	for _, s := range c.WrongSeeds {
+		if s.Silent && (!all || f.Now.Sub(s.Since) < wrongSeedAfter) {
+			continue
+		}
+		problem := "its cluster.seeds has an address at which no broker of this cluster is: " + s.Err
+		if s.Silent {
+			problem = "its cluster.seeds has an address that no broker of this cluster has, and where no connection can be made: " + s.Err
+		}
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "cluster.seeds entry " + s.Address, Problem: problem,
+			Works: "everything, as long as the other seeds lead to a majority of the voters; if all brokers get new addresses, the cluster " +
+				"may not find itself",
+			Remedy: "write the address of a broker of this cluster in its place, the same list on all brokers, or start the missing one " +
+				"there; check the file with `chronikd config check --config FILE`, and restart this broker (" + clusterPage + ")"})
 	}
 }
 

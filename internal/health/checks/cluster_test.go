@@ -137,6 +137,32 @@ func TestMetadataQuorum(t *testing.T) {
 }
 
 // A broker refuses to start with a list of an even number of addresses.
+// A wrong entry of cluster.seeds is a finding; one whose broker may be down is none.
+func TestWrongSeeds(t *testing.T) {
+	silent := func(change ...func(*view.Cluster)) Facts {
+		f := member(append(change, func(c *view.Cluster) {
+			c.WrongSeeds = []view.WrongSeed{{Address: "d:1", Silent: true, Err: "connection refused"}}
+		})...)
+		f.Now = f.Cluster.WrongSeeds[0].Since.Add(wrongSeedAfter)
+		return f
+	}
+	new := silent()
+	new.Now = new.Now.Add(-1)
+	wrong := []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address that no broker of this cluster has"}
+	examine(t, "seeds", []patient{
+		{"healthy", member(), nil},
+		{"another cluster", member(func(c *view.Cluster) {
+			c.WrongSeeds = []view.WrongSeed{{Address: "d:1", Err: "cluster.name is \"x\" here"}}
+			c.Brokers[2].State = "fenced"
+		}), []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address at which no broker of this cluster is: cluster.name is"}},
+		{"silent", silent(), wrong},
+		{"silent for a moment", new, nil},
+		{"silent, and a broker is down", silent(func(c *view.Cluster) { c.Brokers[2].State = "fenced" }), nil},
+		{"silent, and a broker is not reached", silent(func(c *view.Cluster) { c.Unreached = []view.Unreached{{Broker: 3}} }), nil},
+		{"silent, and no metadata leader", silent(func(c *view.Cluster) { c.Quorum.NoLeader = time.Second }), nil},
+	})
+}
+
 func TestTheRemedyOfAVoteKeepsAnOddList(t *testing.T) {
 	for _, c := range []struct {
 		voters int

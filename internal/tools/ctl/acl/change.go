@@ -82,7 +82,7 @@ func (x *change) run(a *app.App, do func(cmd *cobra.Command, cl *kgo.Client, rul
 
 // withAll fetches all rules and calls do with them.
 func withAll(ctx context.Context, a *app.App, do func(cl *kgo.Client, all []acl.Binding) error) error {
-	cl, err := a.Client(ctx)
+	cl, err := a.Requests(ctx)
 	if err != nil {
 		return err
 	}

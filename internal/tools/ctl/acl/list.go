@@ -38,7 +38,7 @@ func list(a *app.App) *cobra.Command {
 			if f.Permission, err = acl.ParsePermission(permission); err != nil {
 				return app.Usage("--permission: %w", err)
 			}
-			cl, err := a.Client(cmd.Context())
+			cl, err := a.Requests(cmd.Context())
 			if err != nil {
 				return err
 			}

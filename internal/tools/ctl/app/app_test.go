@@ -126,7 +126,7 @@ func TestABoundedRead(t *testing.T) {
 			near, far := net.Pipe()
 			defer far.Close()
 			begin := time.Now()
-			c := &bounded{Conn: near, limit: time.Second, first: begin.Add(time.Hour)}
+			c := &bounded{Conn: near, limit: time.Second, first: begin.Add(time.Hour), late: func(error) {}}
 			must.OK(t, c.SetReadDeadline(begin.Add(deadline)))
 			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != want {
 				t.Errorf("%v after %v, want %v", err, time.Since(begin), want)
@@ -246,6 +246,46 @@ func TestAConnectionThatNeverAnswers(t *testing.T) {
 			}
 			if took := time.Since(begin); !seeds.Late(err) || errors.Is(err, context.DeadlineExceeded) || took != time.Second {
 				t.Errorf("encrypted %v: %v after %v", encrypted, err, took)
+			}
+		})
+	}
+}
+
+// A broker that is silent once costs a command no second wait: requests that any broker may answer
+// go to another one, and those to the silent one fail at once.
+func TestASilentBrokerIsWaitedForOnce(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			dials := 0
+			d := &dialer{tcp: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				if dials++; !hangs {
+					<-ctx.Done()
+					return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+				}
+				near, far := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, far) }()
+				return near, nil
+			}}
+			d.patience.Store(int64(time.Minute))
+			d.remembers.Store(true)
+			c, err := d.dial(t.Context(), "tcp", "b:9092")
+			if err == nil {
+				if err = c.SetReadDeadline(time.Now().Add(time.Hour)); err == nil {
+					_, err = c.Read(make([]byte, 1))
+				}
+				_ = c.Close()
+			}
+			if !seeds.Late(err) {
+				t.Errorf("hangs %v: %v", hangs, err)
+			}
+			begun := time.Now()
+			_, err = d.dial(t.Context(), "tcp", "b:9092")
+			var op *net.OpError
+			if Remedy(err) == "" || IsUnknown(err) {
+				t.Errorf("%v: remedy %q, unknown %v", err, Remedy(err), IsUnknown(err))
+			}
+			if !errors.As(err, &op) || op.Op == "dial" || op.Timeout() || dials != 1 || time.Since(begun) != 0 {
+				t.Errorf("hangs %v, again: %v after %v, %d dials", hangs, err, time.Since(begun), dials)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
@@ -33,7 +34,7 @@ const dialTime = 10 * time.Second
 const freshAge = 10 * time.Millisecond
 
 // Client connects to a broker and fails quickly if none answers. Later requests wait as long as
-// their kind needs.
+// their kind needs, and for a broker that returns: it is for records.
 func (a *App) Client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
 	return a.client(ctx, 0, opts...)
 }
@@ -51,10 +52,19 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	timeout := a.Settings.Timeout()
 	first := min(timeout, dialTime)
 	d.patience.Store(int64(first))
+	retries := func(int16) time.Duration { return timeout }
+	if limit > 0 {
+		retries = func(api int16) time.Duration {
+			if api == int16(kmsg.ListGroups) {
+				return timeout / listShare
+			}
+			return timeout / retryShare
+		}
+	}
 	base = append(base,
 		kgo.ClientID("chronikctl"),
 		kgo.SoftwareNameAndVersion("chronikctl", SoftwareVersion(a.Version)),
-		kgo.RetryTimeout(timeout),
+		kgo.RetryTimeoutFn(retries),
 		kgo.RecordDeliveryTimeout(max(timeout, time.Second)),
 		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the library's minimum
 		kgo.Dialer(d.dial),
@@ -72,8 +82,20 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 		return nil, a.noAnswer(ctx, failed, d, web, first)
 	}
 	d.patience.Store(int64(first) / int64(len(a.Settings.Seeds())))
+	if limit > 0 {
+		d.remembers.Store(true)
+	}
 	return cl, nil
 }
+
+// A request about metadata is repeated for a part of --timeout while a broker asks for that. It
+// lasts longer than an election; a broker that is cut off asks for it until the network is
+// repaired. The library repeats a list of groups in two ways, one after the other, and a command
+// names the brokers whose groups it lacks.
+const (
+	retryShare = 3
+	listShare  = 10
+)
 
 // probeHTTP sends an HTTP request to the brokers' addresses after some silence. It reports the
 // result before ctx ends, so that the error of a first request can name a wrong port.
@@ -166,7 +188,14 @@ func (a *App) noAnswerRemedy(err error, secured bool) string {
 	return "is it running, and is --brokers right?"
 }
 
-// Connect is Client for requests about metadata: each must be answered within --timeout.
+// Requests is Client for requests about metadata: each must be answered within --timeout. A broker
+// that was silent once counts as silent for as long as the client is used, so that a command whose
+// broker is cut off from the others waits for each of them once, not in each of its requests.
+func (a *App) Requests(ctx context.Context) (*kgo.Client, error) {
+	return a.client(ctx, a.Settings.Timeout())
+}
+
+// Connect is Requests with the client library's administration.
 func (a *App) Connect(ctx context.Context) (*kadm.Client, error) {
 	adm, _, err := a.connectBoth(ctx)
 	return adm, err
@@ -174,7 +203,7 @@ func (a *App) Connect(ctx context.Context) (*kadm.Client, error) {
 
 // connectBoth is Connect that also returns the client below.
 func (a *App) connectBoth(ctx context.Context) (*kadm.Client, *kgo.Client, error) {
-	cl, err := a.client(ctx, a.Settings.Timeout())
+	cl, err := a.Requests(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -202,15 +231,19 @@ func SoftwareVersion(v string) string {
 const retryGap = 100 * time.Millisecond
 
 // WhenReady retries ask while the coordinator of a group or of a transaction is being found or
-// loaded, up to --timeout.
+// loaded, as long as requests are repeated.
 func (a *App) WhenReady(ctx context.Context, ask func() error) error {
-	return a.While(ctx, NotReady, ask)
+	return while(ctx, a.Settings.Timeout()/retryShare, NotReady, ask)
 }
 
 // While retries ask while it returns an error for which again reports true, up to --timeout. Then
 // it returns the last error.
 func (a *App) While(ctx context.Context, again func(error) bool, ask func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, a.Settings.Timeout())
+	return while(ctx, a.Settings.Timeout(), again, ask)
+}
+
+func while(ctx context.Context, most time.Duration, again func(error) bool, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {
 		err := ask()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +29,35 @@ type dialer struct {
 	patience  atomic.Int64
 	connected atomic.Bool
 	secured   atomic.Bool // by TLS
+	// remembers makes an address count as silent once it was: silent has the errors, by address.
+	remembers atomic.Bool
+	silent    sync.Map
+}
+
+// connectTime bounds connecting to a broker that another one has named. The kernel there answers,
+// also if the broker is busy.
+const connectTime = 3 * time.Second
+
+// errSilent means that no request was sent, because the broker was silent before. The error of that
+// silence is not wrapped: the client library would take this one for the same.
+var errSilent = errors.New("was silent before")
+
+// isSilent notes that nothing answers at an address, if err is that of a wait which ended.
+func (d *dialer) isSilent(addr string, err error) {
+	var timeout net.Error
+	if d.remembers.Load() && errors.As(err, &timeout) && timeout.Timeout() {
+		d.silent.Store(addr, err)
+	}
+}
+
+// knownSilent returns the error of a dial of an address that was silent before, or nil. For the
+// client library it is no failed dial, which it would repeat: it asks another broker if any may
+// answer, and otherwise fails at once.
+func (d *dialer) knownSilent(network, addr string) error {
+	if err, ok := d.silent.Load(addr); ok {
+		return &net.OpError{Op: "reach", Net: network, Err: fmt.Errorf("%s %w: %v", addr, errSilent, err)}
+	}
+	return nil
 }
 
 // dial implements kgo.Dialer.
@@ -36,11 +67,17 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
 		return nil, context.DeadlineExceeded
 	}
+	if err := d.knownSilent(network, addr); err != nil {
+		return nil, err
+	}
 	end := time.Now().Add(time.Duration(d.patience.Load()))
 	within, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	c, err := d.tcp(within, network, addr)
+	c, err := d.connect(within, network, addr)
 	if err != nil {
+		if ctx.Err() == nil {
+			d.isSilent(addr, err)
+		}
 		return nil, err
 	}
 	d.connected.Store(true)
@@ -63,7 +100,17 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		d.secured.Store(true)
 		c = secure
 	}
-	return &bounded{Conn: c, limit: d.limit, first: end}, nil
+	return &bounded{Conn: c, limit: d.limit, first: end, late: func(err error) { d.isSilent(addr, err) }}, nil
+}
+
+// connect opens a connection without TLS.
+func (d *dialer) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.remembers.Load() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, connectTime)
+		defer cancel()
+	}
+	return d.tcp(ctx, network, addr)
 }
 
 // bounded is a connection whose first answer must arrive until first, and whose reads wait at most
@@ -73,13 +120,18 @@ type bounded struct {
 	limit    time.Duration
 	first    time.Time
 	answered atomic.Bool
+	late     func(error) // takes the error of a wait for the first answer
 }
 
-// Read records that there was an answer.
+// Read records that there was an answer, or none.
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.Conn.Read(p)
-	if n > 0 && !b.answered.Load() {
+	switch {
+	case b.answered.Load():
+	case n > 0:
 		b.answered.Store(true)
+	case err != nil:
+		b.late(err)
 	}
 	return n, err
 }

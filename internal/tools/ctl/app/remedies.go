@@ -75,6 +75,8 @@ func Remedy(err error) string {
 	switch {
 	case unanswered(err):
 		return "the broker did not answer in time: try again, or allow more with --timeout"
+	case errors.Is(err, errSilent):
+		return "start the broker there, or repair the network to it; chronikctl cluster health shows more"
 	case unsupported(err):
 		return "this broker does not support that API; chronikctl api-versions lists the supported ones"
 	case err.Error() == "unknown broker": // an error of the client without an exported name

@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
@@ -75,7 +76,11 @@ func describe(a *app.App) *cobra.Command {
 				}
 			}
 			if o.Brokers, o.Quorum, err = ofCluster(ctx, a, cl, m); err != nil {
-				err = app.Refused("describe the metadata quorum", app.Needs(app.BrokerError(err), app.OnCluster("describe")), "")
+				remedy := ""
+				if errors.Is(err, kerr.NotLeaderForPartition) {
+					remedy = "the broker knows no metadata leader; chronikctl cluster health shows the cause"
+				}
+				err = app.Refused("describe the metadata quorum", app.Needs(app.BrokerError(err), app.OnCluster("describe")), remedy)
 			}
 			if o.Brokers == nil {
 				return err

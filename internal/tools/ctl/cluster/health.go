@@ -222,6 +222,11 @@ func (x *examination) everything(ctx context.Context) error {
 	if err := x.configs(ctx); err != nil {
 		return err
 	}
+	if x.member && x.leaderless() {
+		// The coordinators of this broker ask for patience until there is a leader again.
+		x.Examined("no transactions and no groups, except by the reports, because this broker knows no metadata leader")
+		return nil
+	}
 	if x.member && len(x.silent) > 0 {
 		// Each request to all brokers would wait for them; the report has what the others found.
 		x.Examined("no transactions and no groups, except by the reports, because these brokers did not answer: " + text.Numbers(x.silent))
@@ -229,6 +234,13 @@ func (x *examination) everything(ctx context.Context) error {
 	}
 	x.transactions(ctx)
 	return x.consumers(ctx)
+}
+
+// leaderless reports whether the broker of the report has lost the metadata leader.
+func (c *Checkup) leaderless() bool {
+	return slices.ContainsFunc(c.findings, func(f health.Finding) bool {
+		return f.Check == health.CheckQuorum && f.Severity == health.Bad && len(c.reported) > 0 && f.Broker == c.reported[0]
+	})
 }
 
 // PrintFindings prints the findings, worst first. It returns an error with ExitUnhealthy if there

@@ -40,7 +40,7 @@ type Synonym struct {
 
 // fetch returns all configs of an entity, sorted by key.
 func fetch(ctx context.Context, a *app.App, e Entity) ([]Described, error) {
-	cl, err := a.Client(ctx)
+	cl, err := a.Requests(ctx)
 	if err != nil {
 		return nil, err
 	}

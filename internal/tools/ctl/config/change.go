@@ -95,7 +95,7 @@ func Change(ctx context.Context, a *app.App, entities []Entity, d Edit) error {
 	if err := d.read(); err != nil {
 		return err
 	}
-	cl, err := a.Client(ctx)
+	cl, err := a.Requests(ctx)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func list(a *app.App) *cobra.Command {
 			if len(args) > 0 && !slices.Contains(kinds(), args[0]) {
 				return app.Usage("%q is not a kind: write %s, or nothing for all", args[0], strings.Join(kinds(), ", "))
 			}
-			cl, err := a.Client(cmd.Context())
+			cl, err := a.Requests(cmd.Context())
 			if err != nil {
 				return err
 			}

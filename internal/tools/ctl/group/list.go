@@ -47,7 +47,7 @@ func list(a *app.App) *cobra.Command {
 					return app.Usage("--state %q is none of %s", s, strings.Join(states(), ", "))
 				}
 			}
-			cl, err := a.Client(cmd.Context())
+			cl, err := a.Requests(cmd.Context())
 			if err != nil {
 				return err
 			}

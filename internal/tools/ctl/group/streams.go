@@ -23,7 +23,7 @@ func streams(ctx context.Context, a *app.App, found map[string]*described, faile
 	if len(req.Groups) == 0 {
 		return
 	}
-	cl, err := a.Client(ctx)
+	cl, err := a.Requests(ctx)
 	if err != nil {
 		return
 	}
