@@ -7,14 +7,13 @@
 #
 # SECTION: cluster topics configs quotas produce groups offsets txn acl share streams
 #          reassign perf (default: all; about six minutes on an idle machine).
-# KAFKA_TOOLS=DIR   where cli-smoke.sh and the tools are (default ../shared/kafka).
+# KAFKA_VERSION=4.3.1   the version of the tools (default: that in scripts/kafka/pom.xml).
+# KAFKA_TOOLS=DIR   where the steps are (default ../shared/kafka).
 # KEEP=DIR          keeps each section's output there.
 # NODES=3           three brokers that form a cluster; RESTARTS=1: one after the other is stopped or
 #                   killed, and started again, meanwhile. The page's steps that pass in a cluster must.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
-tools="${KAFKA_TOOLS:-../shared/kafka}"
-[ -x "$tools/cli-smoke.sh" ] || { echo "cli-smoke: $tools/cli-smoke.sh is missing: KAFKA_TOOLS says where Kafka's tools are"; exit 1; }
 [ -x bin/chronikd ] || { echo "cli-smoke: bin/chronikd is missing: make build"; exit 1; }
 sections="${*:-cluster topics configs reassign quotas acl txn perf share streams produce offsets groups}"
 
@@ -67,7 +66,7 @@ if [ -n "$(sort "$work/page" | uniq -d)" ]; then echo "cli-smoke: docs/compatibi
 # One section after the other, so that each one's result is seen when it is there.
 : >"$work/listed"
 for s in $sections; do
-  "$tools/cli-smoke.sh" "$broker" --sections "$s" >"$out/$s.txt" 2>&1
+  scripts/kafka/smoke "$broker" --sections "$s" >"$out/$s.txt" 2>&1
   last="$(tail -n 1 "$out/$s.txt")"
   echo "$s: $last"
   case "$last" in
@@ -96,5 +95,5 @@ while read -r step; do
     echo "cli-smoke: docs/compatibility.md lists $step, and there is no such step"
   fi
 done < <(comm -23 "$work/listed" "$work/failed")
-echo "cli-smoke: $(grep -c '^ok ' "$work/all") steps pass, $(wc -l <"$work/failed") do not"
+echo "cli-smoke, Kafka $(scripts/kafka/kt --version): $(grep -c '^ok ' "$work/all") steps pass, $(wc -l <"$work/failed") do not"
 exit $rc

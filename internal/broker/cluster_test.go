@@ -215,7 +215,8 @@ func TestUnregisterBroker(t *testing.T) {
 		code *kerr.Error
 	}{
 		{nil, nil},
-		{&controller.Error{Kind: controller.BrokerNotRegistered, Msg: "broker 7 is not registered"}, kerr.BrokerIDNotRegistered},
+		{&controller.Error{Kind: controller.BrokerNotRegistered, Msg: "Broker ID 7 is not currently registered"},
+			kerr.BrokerIDNotRegistered},
 		{&controller.Error{Kind: controller.InvalidRequest, Msg: "broker 7 is alive"}, kerr.InvalidRequest},
 		{controller.ErrNotController, kerr.RequestTimedOut}, // the Java client retries only on this code
 		{metadata.ErrUnavailable, kerr.RequestTimedOut},

@@ -100,7 +100,8 @@ func TestConfigsOfGroupsAreRefused(t *testing.T) {
 			"INVALID_CONFIG: Invalid value x for configuration consumer.session.timeout.ms: Not a number of type INT"},
 		{"g", "nope", "1", "INVALID_CONFIG: Unknown group config name: nope"},
 		{"g", "consumer.assignment.interval.ms", "1",
-			"INVALID_CONFIG: Group config consumer.assignment.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out"},
+			"INVALID_CONFIG: Group config consumer.assignment.interval.ms exists in Kafka, but this version of chronik does not support it; leave it out: " +
+				"the pause between two targets of a consumer group depends on what a target costs"},
 		{"", "consumer.session.timeout.ms", "50000", "INVALID_REQUEST: Default group resources are not allowed."},
 	} {
 		if diff := cmp.Diff(c.want, alter(t, w, incremental(groupType, c.group, c.name, set, c.value))); diff != "" {

@@ -48,7 +48,8 @@ func TestGroupConfigsWithinTheBrokersLimits(t *testing.T) {
 		{"share.isolation.level", "x",
 			"Invalid value x for configuration share.isolation.level: String must be one of: read_committed, read_uncommitted"},
 		{"consumer.assignment.interval.ms", "1", "Group config consumer.assignment.interval.ms exists in Kafka, " +
-			"but this version of chronik does not support it; leave it out"},
+			"but this version of chronik does not support it; leave it out: " +
+			"the pause between two targets of a consumer group depends on what a target costs"},
 	} {
 		wantMsg(t, r.CheckGroup(map[string]string{c.name: c.value}, &b.Groups), c.want)
 	}

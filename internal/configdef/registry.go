@@ -48,6 +48,7 @@ func New(opts Options) *Registry {
 		foreign: map[string]bool{},
 		topics:  topics, brokers: brokers, groups: groups, subscriptions: subscriptionDefs()}
 	r.subscription = byName(r.subscriptions)
+	maps.Copy(r.topic, byName(foreignTopicDefs()))
 	maps.Copy(r.group, byName(foreignGroupDefs()))
 	for _, name := range strings.Fields(foreignBrokerNames + formerBrokerNames) {
 		r.foreign[name] = true
@@ -81,6 +82,9 @@ func (r *Registry) GroupDefs() []*Def { return r.groups }
 // ForeignBrokers returns the names of broker configs that Kafka has or had and chronik refuses,
 // sorted.
 func (r *Registry) ForeignBrokers() []string { return slices.Sorted(maps.Keys(r.foreign)) }
+
+// ForeignTopics returns those of topics.
+func (r *Registry) ForeignTopics() []string { return foreign(r.topic) }
 
 // ForeignGroups returns those of single groups.
 func (r *Registry) ForeignGroups() []string { return foreign(r.group) }

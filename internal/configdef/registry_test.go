@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -220,32 +222,78 @@ func TestStaticConfigs(t *testing.T) {
 	}
 }
 
-// Names, types and defaults as described by Apache Kafka 4.3.1.
-func TestDefaultsMatchKafka(t *testing.T) {
-	want := map[string]string{
-		"cleanup.policy": "LIST delete", "compression.gzip.level": "INT -1", "compression.lz4.level": "INT 9",
-		"compression.type": "STRING producer", "compression.zstd.level": "INT 3", "index.interval.bytes": "INT 4096",
-		"max.message.bytes": "INT 1048588", "message.timestamp.after.max.ms": "LONG 3600000",
-		"message.timestamp.before.max.ms": "LONG 9223372036854775807", "message.timestamp.type": "STRING CreateTime",
-		"min.insync.replicas": "INT 1", "preallocate": "BOOLEAN false", "segment.bytes": "INT 1073741824",
-		"segment.index.bytes": "INT 10485760", "segment.ms": "LONG 604800000", "segment.jitter.ms": "LONG 0",
-		"delete.retention.ms": "LONG 86400000", "file.delete.delay.ms": "LONG 60000", "max.compaction.lag.ms": "LONG 9223372036854775807",
-		"min.cleanable.dirty.ratio": "DOUBLE 0.5", "min.compaction.lag.ms": "LONG 0", "retention.bytes": "LONG -1",
-		"flush.messages": "LONG 9223372036854775807", "flush.ms": "LONG 9223372036854775807",
-		"retention.ms": "LONG 604800000", "unclean.leader.election.enable": "BOOLEAN false",
-		"remote.storage.enable": "BOOLEAN false", "local.retention.ms": "LONG -2", "local.retention.bytes": "LONG -2",
-		"remote.log.copy.disable": "BOOLEAN false", "remote.log.delete.on.disable": "BOOLEAN false",
-		"errors.deadletterqueue.group.enable":   "BOOLEAN false", // of Kafka 4.4
-		"leader.replication.throttled.replicas": "LIST ", "follower.replication.throttled.replicas": "LIST ",
+// kafkaConfig is a config of Apache Kafka 4.4.0.
+type kafkaConfig struct {
+	kind, name, typ, def string
+	internal             bool
+}
+
+func kafkaConfigs(t *testing.T) []kafkaConfig {
+	t.Helper()
+	text, err := os.ReadFile("testdata/kafka-4.4-configs.txt")
+	must.OK(t, err)
+	var all []kafkaConfig
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
+		c := kafkaConfig{kind: f[0], name: f[1], typ: f[2], def: f[3]}
+		c.def, c.internal = strings.CutPrefix(c.def, "internal ")
+		c.def = strings.TrimPrefix(c.def, `""`)
+		all = append(all, c)
 	}
-	got := map[string]string{}
-	for _, v := range registry().DescribeTopic(Layers{}) {
-		if !strings.HasPrefix(v.Def.Name, "chronik.") {
-			got[v.Def.Name] = v.Def.Type.String() + " " + v.Value
+	return all
+}
+
+// Each config of Kafka is either used or refused by its name, and nothing else is refused as one of
+// Kafka's.
+func TestEveryConfigOfKafkaIsKnown(t *testing.T) {
+	r := registry()
+	foreign := map[string][]string{"broker": strings.Fields(foreignBrokerNames), "topic": r.ForeignTopics(), "group": r.ForeignGroups()}
+	kafka := map[string][]string{}
+	for _, c := range kafkaConfigs(t) {
+		used := map[string]*Def{"broker": r.Broker(c.name), "topic": r.topic[c.name], "group": r.group[c.name]}[c.kind]
+		if !slices.Contains(foreign[c.kind], c.name) && (used == nil || !used.Supported) {
+			t.Errorf("the %s config %s is neither used nor refused", c.kind, c.name)
+		}
+		kafka[c.kind] = append(kafka[c.kind], c.name)
+	}
+	for kind, names := range foreign {
+		for _, name := range names {
+			if !slices.Contains(kafka[kind], name) {
+				t.Errorf("Kafka has no %s config %s", kind, name)
+			}
 		}
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
+}
+
+// Names, types and defaults of topic and group configs are those of Kafka.
+func TestDefaultsMatchKafka(t *testing.T) {
+	r := registry()
+	want := map[string]string{}
+	for _, c := range kafkaConfigs(t) {
+		foreign := slices.Contains(map[string][]string{"topic": r.ForeignTopics(), "group": r.ForeignGroups()}[c.kind], c.name)
+		if c.kind != "broker" && !c.internal && !foreign {
+			want[c.kind+" "+c.name] = c.typ + " " + c.def
+		}
+	}
+	got := map[string]string{}
+	for kind, values := range map[string][]Value{"topic": r.DescribeTopic(Layers{}), "group": r.DescribeGroup(Layers{})} {
+		for _, v := range values {
+			if !strings.HasPrefix(v.Def.Name, "chronik.") {
+				got[kind+" "+v.Def.Name] = v.Def.Type.String() + " " + v.Value
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if got[name] != want[name] {
+			t.Errorf("%s: %q, in Kafka %q", name, got[name], want[name])
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not described: %v", want)
 	}
 }
 
@@ -358,7 +406,7 @@ func TestDoublesAreWrittenAsInJava(t *testing.T) {
 func TestEveryRemedyHasAName(t *testing.T) {
 	r := registry()
 	used := make(map[string]bool)
-	for _, name := range slices.Concat(r.ForeignBrokers(), r.ForeignGroups()) {
+	for _, name := range slices.Concat(r.ForeignBrokers(), r.ForeignTopics(), r.ForeignGroups()) {
 		used[Remedy(name)] = true
 		if r.Broker(name) != nil || r.Topic(name) != nil && r.Topic(name).Supported {
 			t.Errorf("%s is both used and refused", name)

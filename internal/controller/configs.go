@@ -300,7 +300,7 @@ func (c *Controller) locate(ctx context.Context, res Resource) (key string, exis
 		return "", nil, nil, err
 	}
 	if kv.ModRevision == 0 {
-		return "", nil, refuse(BrokerNotRegistered, "Broker ID %d is not currently registered", id), nil
+		return "", nil, brokerNotRegistered(int32(id)), nil
 	}
 	return metadata.BrokerConfigKey(int32(id)), nil, nil, nil
 }

@@ -51,3 +51,8 @@ func (e *Error) done() bool { return e.Kind == ElectionNotNeeded }
 func refuse(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...)}
 }
+
+// brokerNotRegistered is in Kafka's words, which its tools print.
+func brokerNotRegistered(id int32) error {
+	return refuse(BrokerNotRegistered, "Broker ID %d is not currently registered", id)
+}

@@ -322,7 +322,7 @@ func TestUnregistering(t *testing.T) {
 	if _, placed := img.Placement(4, metadata.TopicPartition{Topic: made.ID}); placed || img.Deleting(made.ID) != nil {
 		t.Error("a placement or the tombstone is left")
 	}
-	if err := unregister(4); !isRefusal(err, BrokerNotRegistered) {
+	if err := unregister(4); !isRefusal(err, BrokerNotRegistered) || err.Error() != "Broker ID 4 is not currently registered" {
 		t.Errorf("again: %v", err)
 	}
 	if _, err := w.loop.Register(ctx, &w.process(4).RegisterRequest); !isRefusal(err, UnknownMember) {

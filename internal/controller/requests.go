@@ -164,7 +164,7 @@ func (l *Loop) Unregister(ctx context.Context, broker int32) (revision int64, er
 func unregistration(img *metadata.Image, broker int32, alive bool) (txn metadata.Txn, err error) {
 	b, ok := img.Broker(broker)
 	if !ok {
-		return txn, refuse(BrokerNotRegistered, "broker %d is not registered", broker)
+		return txn, brokerNotRegistered(broker)
 	}
 	if alive {
 		return txn, refuse(InvalidRequest, "broker %d is alive; stop it before it is unregistered", broker)

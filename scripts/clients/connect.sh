@@ -4,8 +4,8 @@
 # must have every line in order, from exactly-once sources once. The sink's file has every line
 # once, or at least once if brokers are restarted meanwhile. No worker may log an error.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt"
-[ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+export KAFKA_VERSION="${KAFKA_VERSION:-4.3.1}" # file connectors of 4.4.0 are not published, and 4.4.0 can't load these
+need_kafka
 export KT_HEAP=384m KT_TIER=1 KT_LOG="${KT_LOG:-WARN}"
 dir="$WORK/connect" worker='' began=$SECONDS
 mkdir -p "$dir"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Groups of Kafka's own consumers.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt"
-[ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+need_kafka
 # Small and quickly started: up to four of them run at a time and variant.
 export KT_HEAP="${KT_HEAP:-128m}" KT_TIER="${KT_TIER:-1}"
 group_of java "-protocol classic" "-protocol consumer" -- "$kt" class "$here/groups/Member.java"

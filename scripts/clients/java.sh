@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Kafka's own console tools with their defaults (idempotent, acks=all).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt"
-[ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+need_kafka
 # HEADERS<tab>KEY<tab>VALUE is what the reader parses and the formatter prints.
 awk -v n="$RECORDS" 'BEGIN { for (i = 0; i < n; i++) printf "i:%d,source:console\tkey-%d\tvalue number %d of %d\n", i, i % 997, i, n }' >"$WORK/java.in"
 for codec in $codecs; do

@@ -22,6 +22,13 @@ need_python() {
     missing "$2 is not installed: python3 -m venv .cache/venv && .cache/venv/bin/pip install $2"
 }
 
+# need_kafka   checks that kt, Kafka's own tools and clients, can run in the version KAFKA_VERSION.
+kt="$root/scripts/kafka/kt"
+need_kafka() {
+  local said
+  said="$("$kt" --classpath 2>&1 >/dev/null)" || missing "Kafka's own tools and clients can't run: $said"
+}
+
 # need_kafkajs   lets node find kafkajs.
 need_kafkajs() {
   local version=2.2.4

@@ -63,8 +63,8 @@ kafka_in_sync() {
   local i
   for i in $(seq 60); do
     kill -0 "$1" 2>/dev/null || return 2
-    [ "$("$KAFKA_TOOLS/kt" broker-api-versions --bootstrap-server "$BROKERS" 2>/dev/null | grep -c 'isFenced: false')" = 3 ] || continue
-    [ -n "$("$KAFKA_TOOLS/kt" topics --bootstrap-server "$BROKERS" --describe --under-replicated-partitions 2>/dev/null || echo failed)" ] || return 0
+    [ "$("$root/scripts/kafka/kt" broker-api-versions --bootstrap-server "$BROKERS" 2>/dev/null | grep -c 'isFenced: false')" = 3 ] || continue
+    [ -n "$("$root/scripts/kafka/kt" topics --bootstrap-server "$BROKERS" --describe --under-replicated-partitions 2>/dev/null || echo failed)" ] || return 0
   done
   echo "Kafka's brokers did not come into sync"
   return 1

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Kafka's producer-perf-test, whose payloads are counted up, read back in order.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt"
-[ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+need_kafka
 topic="perf-$RUN"
 seq 0 $((RECORDS - 1)) >"$WORK/perf.want"
 "$kt" topics --bootstrap-server "$BOOTSTRAP" --create --topic "$topic" --partitions 1 >/dev/null

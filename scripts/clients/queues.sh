@@ -10,7 +10,7 @@
 # QUEUES="franz-go java"   these languages only.
 [ -n "${WORK:-}" ] || exec "$(dirname "${BASH_SOURCE[0]}")/run.sh" queues
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-page="$root/docs/queues.md" kt="$KAFKA_TOOLS/kt" delay=500
+page="$root/docs/queues.md" delay=500
 unset CHRONIKCTL_CONTEXT CHRONIKCTL_CONFIG CHRONIKCTL_OUTPUT CHRONIK_BROKERS
 
 die() { echo "$client: $*"; tail -n 5 ./*.err log 2>/dev/null; exit 1; }
@@ -38,7 +38,7 @@ build() { # sets worker
       (need_python "confluent_kafka; confluent_kafka.ShareConsumer" "confluent-kafka with share consumers") || exit 77
       worker=("$python" src/worker.py) ;;
     java)
-      [ -x "$kt" ] || missing "Kafka's class path is not here: $kt (set KAFKA_TOOLS)"
+      need_kafka
       javac --release 11 -Xlint:all -Werror -cp "$("$kt" --classpath)" -d classes src/Worker.java || die "its program does not compile"
       export KT_HEAP=128m KT_TIER=1 KT_CP="$PWD/classes"
       worker=("$kt" class Worker) ;;

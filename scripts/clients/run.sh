@@ -29,8 +29,9 @@
 # RECORDS=100000        records of each client and codec.
 # STRICT=1              a client that is not installed is a failure.
 # KEEP=1                keeps logs and data.
-# KAFKA_TOOLS=DIR       where Kafka's own tools are (default ../shared/kafka); scripts/kafka has those
-#                       of the newest version, and gets them with Maven.
+# KAFKA_VERSION=4.3.1   the version of Kafka's own tools and clients, which Maven gets (default: that in
+#                       scripts/kafka/pom.xml).
+# KAFKA_TOOLS=DIR       where a Kafka can be started, and the steps of cli are (default ../shared/kafka).
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"

@@ -7,7 +7,7 @@
 # LIBRARIES="kgo java" names some of them; PAGE=FILE is another page.
 [ -n "${WORK:-}" ] || exec "$(dirname "${BASH_SOURCE[0]}")/run.sh" secure
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-page="${PAGE:-$root/docs/clients.md}" kt="$KAFKA_TOOLS/kt"
+page="${PAGE:-$root/docs/clients.md}"
 secure="$WORK/secure" export_dir="$WORK/secure-programs"
 mkdir -p "$export_dir"
 export KEYS="$secure" CHRONIKCTL_CONFIG="$secure/no-contexts"
@@ -135,7 +135,7 @@ trap '[ -z "${pid:-}" ] || { kill -TERM "$pid" && wait "$pid"; }' EXIT
 # Each prints a line "CASE: ok" or "CASE: what the client says" for each case.
 run_kgo() { (cd "$root" && go run ./scripts/clients/secure/kgo "$@"); }
 run_java() {
-  [ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+  need_kafka
   KT_LOG=FATAL KT_TIER=1 KT_JVM="-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://$KEYS/token,file://$KEYS/forged" \
     "$kt" class "$here/secure/Secure.java" "$@"
 }

@@ -7,7 +7,7 @@
 # LIBRARIES="kgo java" names some of them.
 [ -n "${WORK:-}" ] || exec "$(dirname "${BASH_SOURCE[0]}")/run.sh" share
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt" dir="$WORK/share" libraries="${LIBRARIES:-kgo java confluent}" records="${SHARE_RECORDS:-1000}"
+dir="$WORK/share" libraries="${LIBRARIES:-kgo java confluent}" records="${SHARE_RECORDS:-1000}"
 mkdir -p "$dir"
 unset SETTINGS
 
@@ -51,7 +51,7 @@ trap 'for p in "${pids[@]}" $pid; do kill -TERM "$p" 2>/dev/null || true; done; 
 absent=0 failed=0 running=()
 for name in $libraries; do
   case $name in
-    java) [ -x "$kt" ] || { echo "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"; absent=1; continue; } ;;
+    java) (need_kafka) || { absent=1; continue; } ;;
     confluent) (need_python "confluent_kafka; confluent_kafka.ShareConsumer" confluent-kafka) || { absent=1; continue; } ;;
     kgo) (cd "$root" && go build -o "$dir/kgo" ./scripts/clients/share/kgo) ;;
   esac

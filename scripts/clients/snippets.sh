@@ -100,11 +100,10 @@ build() {
     sarama) go_module github.com/IBM/sarama ;;
     confluent-kafka | kafka-python) python_package "$client" ;;
     java)
-      local kt="$KAFKA_TOOLS/kt"
-      [ -x "$kt" ] || not_run "Kafka's class path is not here: $kt (set KAFKA_TOOLS)"
       command -v javac >/dev/null || not_run "javac is not here"
-      version="$("$kt" --version)"
-      grep -q "kafka-clients:$version\`" "$page" || die "kafka-clients is $version here, and the page names another"
+      version="$(pinned org.apache.kafka:kafka-clients:)"
+      export KAFKA_VERSION="$version"
+      (need_kafka) || not_run "kafka-clients $version is not here"
       javac --release 11 -Xlint:all -Werror -cp "$("$kt" --classpath)" -d classes src/Produce.java src/Consume.java || die "its programs do not compile"
       export KT_HEAP=128m KT_TIER=1 KT_CP="$PWD/classes"
       producer=("$kt" class Produce) consumer=("$kt" class Consume) ;;

@@ -4,8 +4,7 @@
 # broker of its own.
 # With NODES=3 the brokers of run.sh are restarted, one after the other.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt"
-[ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+need_kafka
 export KT_LOG="${KT_LOG:-ERROR}" TMPDIR="$WORK"
 dir="$WORK/streams" listen=127.0.0.1:0 broker='' app=''
 mkdir -p "$dir"

@@ -3,7 +3,7 @@
 # producer and of a consumer of each library, with their settings as they come. No client may report
 # an error about it, and the values must go when the clients have. LIBRARIES="kgo java" names some.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt" topic="telemetry-$RUN" prefix="telemetry-$RUN" name="clients-$RUN" stop="$WORK/telemetry.stop"
+topic="telemetry-$RUN" prefix="telemetry-$RUN" name="clients-$RUN" stop="$WORK/telemetry.stop"
 ctl="$root/bin/chronikctl"
 export CHRONIK_BROKERS="$BOOTSTRAP" CHRONIKCTL_CONFIG="$WORK/none"
 unset CHRONIKCTL_CONTEXT CHRONIKCTL_OUTPUT
@@ -31,7 +31,7 @@ for library in ${LIBRARIES:-kgo confluent java}; do
   case $library in
     kgo) go build -C "$root" -o "$WORK/telemetry-kgo" ./scripts/clients/telemetry/kgo ;;
     confluent) "$python" -c 'import confluent_kafka' 2>/dev/null || { echo "confluent-kafka is not installed"; absent=1; continue; } ;;
-    java) [ -x "$kt" ] || { echo "Kafka's own clients are not there: $kt (set KAFKA_TOOLS)"; absent=1; continue; } ;;
+    java) (need_kafka) || { absent=1; continue; } ;;
     *) echo "telemetry: there is no library $library"; exit 2 ;;
   esac
   libraries+=("$library")

@@ -2,8 +2,7 @@
 # kafka-consumer-groups in all its actions, on a group of console consumers that
 # subscribe by a pattern, with each protocol.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt"
-[ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+need_kafka
 export KT_HEAP="${KT_HEAP:-128m}" KT_TIER="${KT_TIER:-1}"
 at=(--bootstrap-server "$BOOTSTRAP")
 

@@ -2,8 +2,7 @@
 # Kafka's performance tools and verifiable clients, with their defaults. With RESTARTS=1 they run until
 # each broker was stopped and killed meanwhile. None of them may report an error.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt"
-[ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+need_kafka
 export KT_HEAP="${KT_HEAP:-256m}" KT_TIER="${KT_TIER:-1}"
 at=(--bootstrap-server "$BOOTSTRAP")
 records=$((RECORDS / 5)) rounds=0

@@ -4,11 +4,11 @@
 # committed, and a read_uncommitted one everything; the group's offset must be the committed one. kgo
 # runs in both protocols, with a GroupTransactSession. LIBRARIES="kgo java" names some of them.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-kt="$KAFKA_TOOLS/kt" prefix="txn-$RUN"
+prefix="txn-$RUN"
 
 run_kgo() { (cd "$root" && go run ./scripts/clients/txn/kgo -brokers "$BOOTSTRAP" -prefix "$prefix-kgo"); }
 run_java() {
-  [ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+  need_kafka
   KT_LOG=ERROR "$kt" class "$here/txn/Transactions.java" "$BOOTSTRAP" "$prefix-java"
 }
 run_confluent() {

@@ -62,12 +62,14 @@ func TestDocsListEverySetting(t *testing.T) {
 func TestDocsListWhatIsRefused(t *testing.T) {
 	reg := defaultRegistry(t)
 	byRemedy := make(map[string][]string)
-	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignGroups()) {
+	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignTopics(), reg.ForeignGroups()) {
 		if _, renamed := config.AliasOf(name); renamed || config.Known(name) {
 			continue
 		}
 		text := configdef.Remedy(name)
-		byRemedy[text] = append(byRemedy[text], code(name))
+		if !slices.Contains(byRemedy[text], code(name)) { // brokers and topics may have one name for it
+			byRemedy[text] = append(byRemedy[text], code(name))
+		}
 	}
 	var b strings.Builder
 	b.WriteString("| names | what to do |\n|---|---|\n")
@@ -77,6 +79,20 @@ func TestDocsListWhatIsRefused(t *testing.T) {
 		row(&b, strings.Join(byRemedy[text], ", "), text)
 	}
 	generated(t, reference, "refused configs", b.String())
+}
+
+// The page about Kafka has those of topics and groups, which clients set.
+func TestDocsListMissingConfigs(t *testing.T) {
+	reg := defaultRegistry(t)
+	var b strings.Builder
+	b.WriteString("| of a | config | what to do |\n|---|---|---|\n")
+	for _, name := range reg.ForeignTopics() {
+		row(&b, "topic", code(name), configdef.Remedy(name))
+	}
+	for _, name := range reg.ForeignGroups() {
+		row(&b, "group", code(name), configdef.Remedy(name))
+	}
+	generated(t, "../../../docs/compatibility.md", "missing configs", b.String())
 }
 
 // Kafka's names that the file takes in place of chronik's.
