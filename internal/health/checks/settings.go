@@ -264,7 +264,8 @@ func checkSettings(f *Facts, n *notes) {
 			problem += "; likewise " + listed(others, len(others))
 		}
 		n.addShared(health.Finding{Severity: health.Note, Subject: "retention of topics", Problem: problem,
-			Remedy: "set it again with its unit: " + health.Command("chronikctl", "config", "set", "topic", first.Topic, "retention.ms=7d") +
+			Remedy: "set it again with its unit: " +
+				health.Command("chronikctl", "config", "set", "topic", first.Topic, "retention.ms=7d") +
 				"; with ms the time is meant, and the note ends (docs/configuration.md)"})
 	}
 	if s.MinISR > s.Replicas && s.Replicas > 0 {

@@ -39,7 +39,8 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 		},
 		{"a short retention", Facts{Short: []Short{{"a", "retention.ms=7 is 7 milliseconds"}}},
 			[]string{"note retention of topics: topic a: retention.ms=7 is 7 milliseconds"}},
-		{"short retentions", Facts{Short: []Short{{"a", "why"}, {"b", ""}, {"c", ""}}}, []string{"note retention of topics: topic a: why; likewise b, c"}},
+		{"short retentions", Facts{Short: []Short{{"a", "why"}, {"b", ""}, {"c", ""}}},
+			[]string{"note retention of topics: topic a: why; likewise b, c"}},
 		{"messages", with(func(s *Settings) { s.MaxMessage = 200 << 20 }), []string{"warn configuration: message.max.bytes is 209715200"}},
 	})
 	examine(t, "profile", []patient{
