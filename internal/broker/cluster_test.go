@@ -379,6 +379,34 @@ func TestLeadersAreElected(t *testing.T) {
 	})
 }
 
+// An operator confirms a loss with an election type of chronik's own. It elects nothing.
+func TestALossIsConfirmed(t *testing.T) {
+	n := newNode(t, inCluster(&fakeCluster{}))
+	id := n.topic(t, "t", 1)
+	tp := metadata.TopicPartition{Topic: id}
+	var before metadata.Partition
+	n.record(t, tp, func(p *metadata.Partition) {
+		p.LeaderEpoch++
+		p.Unclean = p.LeaderEpoch
+		before = *p
+	})
+	req := kmsg.NewPtrElectLeadersRequest()
+	req.ElectionType, req.TimeoutMillis = view.ConfirmLoss, 60_000
+	resp := ask[*kmsg.ElectLeadersResponse](t, n.dial(t), 2, req)
+	if got := resp.Topics[0].Partitions[0]; got.ErrorCode != 0 {
+		t.Errorf("code %d", got.ErrorCode)
+	}
+	p := n.image().Partition(tp)
+	if p.Lost() || p.Confirmed != before.Unclean || p.LeaderEpoch != before.LeaderEpoch || p.Leader != before.Leader {
+		t.Errorf("%+v, before %+v", p, before)
+	}
+	req.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: "t", Partitions: []int32{0}}}
+	resp = ask[*kmsg.ElectLeadersResponse](t, n.dial(t), 2, req)
+	if got := resp.Topics[0].Partitions[0].ErrorCode; got != kerr.ElectionNotNeeded.Code {
+		t.Errorf("a second time: code %d", got)
+	}
+}
+
 // The answer to an election waits until this broker shows the new leader, at most for the timeout
 // of the request.
 func TestAnElectionWaitsForItsTimeout(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // ElectLeaders (key 43), versions 0 to 2 (KIP-183, KIP-460). A single node elects nothing: the only
@@ -36,12 +37,15 @@ func electLeadersAPI() api {
 const (
 	preferredElection int8 = 0
 	uncleanElection   int8 = 1
+	// confirmedLoss elects nothing: an operator confirms that he knows of earlier losses. It is
+	// chronik's own, and other brokers refuse it.
+	confirmedLoss = view.ConfirmLoss
 )
 
 func electLeaders(ctx context.Context, b *Handler, r *network.Request, req *kmsg.ElectLeadersRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrElectLeadersResponse())
 	img := b.image()
-	if !slices.Contains([]int8{preferredElection, uncleanElection}, req.ElectionType) {
+	if !slices.Contains([]int8{preferredElection, uncleanElection, confirmedLoss}, req.ElectionType) {
 		resp.ErrorCode = kerr.InvalidRequest.Code
 		r.Code = resp.ErrorCode
 	}
@@ -96,15 +100,18 @@ func (b *Handler) elect(ctx context.Context, r *network.Request, img *metadata.I
 	defer cancel()
 	var revision int64
 	var errs []error
-	if req.ElectionType == preferredElection {
+	switch req.ElectionType {
+	case preferredElection:
 		revision, errs = b.opt.Controller.ElectPreferred(limited, b.opt.Metadata, list)
-	} else {
+	case confirmedLoss:
+		revision, errs = b.opt.Controller.ConfirmLosses(limited, b.opt.Metadata, list)
+	default:
 		revision, errs = b.opt.Cluster.ElectUnclean(limited, list)
 	}
 	unseen := b.waitApplied(ctx, revision, time.Until(r.Received.Add(timeout)))
 	for i, err := range errs {
-		if req.ElectionType != preferredElection {
-			b.recordChange(ctx, "ELECT_UNCLEAN", fmt.Sprintf("Partition:%s-%d", metadata.FormatID(list[i].Topic), list[i].Partition), err)
+		if verb := electionVerbs[req.ElectionType]; verb != "" {
+			b.recordChange(ctx, verb, fmt.Sprintf("Partition:%s-%d", metadata.FormatID(list[i].Topic), list[i].Partition), err)
 		}
 		if *at[i] = err; err == nil {
 			*at[i] = unseen
@@ -112,6 +119,9 @@ func (b *Handler) elect(ctx context.Context, r *network.Request, img *metadata.I
 	}
 	return results
 }
+
+// electionVerbs are the operations of the audit log.
+var electionVerbs = map[int8]string{uncleanElection: "ELECT_UNCLEAN", confirmedLoss: "CONFIRM_LOSS"}
 
 func allPartitions(t *metadata.Topic) []int32 {
 	list := make([]int32, 0, t.Partitions.Len())
@@ -124,7 +134,7 @@ func allPartitions(t *metadata.Topic) []int32 {
 // election returns the partition that a request names, or why no leader can be elected for it. The
 // controller decides again, on newer metadata.
 func (b *Handler) election(img *metadata.Image, topic string, partition int32, kind int8) (tp metadata.TopicPartition, err error) {
-	if kind != preferredElection && kind != uncleanElection {
+	if !slices.Contains([]int8{preferredElection, uncleanElection, confirmedLoss}, kind) {
 		return tp, protocolErrorf(kerr.InvalidRequest, "Unknown election type %d", kind)
 	}
 	t := img.Topic(topic)
@@ -134,6 +144,12 @@ func (b *Handler) election(img *metadata.Image, topic string, partition int32, k
 	p := t.Partitions.At(partition)
 	if p == nil {
 		return tp, protocolErrorf(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", topic, partition)
+	}
+	if kind == confirmedLoss {
+		if !p.Lost() {
+			return tp, protocolErrorf(kerr.ElectionNotNeeded, "The partition has no loss to confirm.")
+		}
+		return metadata.TopicPartition{Topic: t.ID, Partition: partition}, nil
 	}
 	if p.Leader >= 0 && (kind == uncleanElection || p.Leader == p.Replicas[0]) {
 		return tp, protocolErrorf(kerr.ElectionNotNeeded, "Leader election not needed for topic partition.")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -95,6 +96,35 @@ func (c *Controller) ElectPreferred(ctx context.Context, images *metadata.Applie
 			if !changed {
 				return *p, refuse(PreferredLeaderNotAvailable, "The preferred leader was not available.")
 			}
+			return next, nil
+		}
+	})
+}
+
+// ConfirmLosses records that an operator knows of the losses of partitions: those that are not
+// confirmed are a finding of every broker. The first one raises the feature level. It returns an
+// error or nil for each partition, and a revision that shows the result. Any broker may call it.
+func (c *Controller) ConfirmLosses(ctx context.Context, images *metadata.Applier, list []metadata.TopicPartition) (revision int64,
+	errs []error) {
+	img := images.Image()
+	some := slices.ContainsFunc(list, func(tp metadata.TopicPartition) bool { p := img.Partition(tp); return p != nil && p.Lost() })
+	if some {
+		at, err := c.Raise(ctx, metadata.ConfirmLevel)
+		if err == nil {
+			err = images.WaitShown(ctx, at)
+		}
+		if err != nil {
+			return 0, slices.Repeat([]error{err}, len(list))
+		}
+	}
+	return changeEach(ctx, c.opts.Store, images, "confirm a loss", list, func(*metadata.Image, []metadata.TopicPartition) decision {
+		return func(_ metadata.TopicPartition, p *metadata.Partition) (metadata.Partition, error) {
+			if !p.Lost() {
+				return *p, refuse(ElectionNotNeeded, "The partition has no loss to confirm.")
+			}
+			next := *p
+			next.Confirmed = p.Unclean
+			next.PartitionEpoch++
 			return next, nil
 		}
 	})

@@ -171,3 +171,58 @@ func TestUncleanElectionsAreRefused(t *testing.T) {
 		t.Error(errs[0])
 	}
 }
+
+// A loss stays until an operator confirms it. A new loss is one again, and an epoch that is only
+// raised is none.
+func TestLossesAreConfirmed(t *testing.T) {
+	w := three(t)
+	c := New(Options{Store: w.store})
+	confirm := func() Kind {
+		revision, errs := c.ConfirmLosses(context.Background(), w.applier, []metadata.TopicPartition{tpA})
+		w.must(w.applier.WaitShown(context.Background(), revision))
+		return kinds(t, errs)[0]
+	}
+	lost := func(want bool) {
+		t.Helper()
+		if p := w.applier.Image().Partition(tpA); p.Lost() != want {
+			t.Errorf("%+v: lost %t", p, p.Lost())
+		}
+	}
+	lose := func() {
+		p := *w.applier.Image().Partition(tpA)
+		p.LeaderEpoch++
+		p.Unclean = p.LeaderEpoch
+		w.put(metadata.PartitionKey(topicA, 0), p.Encode())
+	}
+	raise := func(seen int32) {
+		epoch := w.applier.Image().Partition(tpA).LeaderEpoch
+		revision, err := c.RaiseEpochs(context.Background(), map[metadata.TopicPartition]metadata.Raise{
+			tpA: {From: epoch, Seen: epoch + seen, Lossy: true}})
+		w.must(err)
+		w.must(w.applier.WaitShown(context.Background(), revision))
+	}
+	if kind := confirm(); kind != ElectionNotNeeded {
+		t.Errorf("without a loss: %v", kind)
+	}
+	lose()
+	lost(true)
+	raise(1)
+	lost(true)
+	if kind := confirm(); kind != InvalidFeature {
+		t.Errorf("with brokers of an older version: %v", kind)
+	}
+	lost(true)
+	cluster := metadata.NewCluster("c", w.applier.Image().Generation())
+	w.put(metadata.ClusterKey, cluster.Encode())
+	if kind := confirm(); kind != 0 {
+		t.Errorf("with a loss: %v", kind)
+	}
+	lost(false)
+	raise(1)
+	lost(false)
+	raise(0) // without a gap, as one that has lost records leads again
+	lost(true)
+	confirm()
+	lose()
+	lost(true)
+}

@@ -112,8 +112,12 @@ func (c *Controller) RaiseEpochs(ctx context.Context, partitions map[metadata.To
 		if !ok {
 			return refuse(InvalidRequest, "the leader epoch cannot be raised any more")
 		}
+		was := *p
 		if p.LeaderEpoch = next; x.Lossy {
 			p.Unclean = p.LeaderEpoch
+		}
+		if !was.Lost() && was.Unclean > 0 && x.Lossy && metadata.Raised(was.LeaderEpoch, next) {
+			p.Confirmed = p.Unclean // the raised epoch has the loss that was confirmed, and no other
 		}
 		return nil
 	})

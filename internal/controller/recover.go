@@ -49,15 +49,22 @@ type Successor struct {
 // of each partition counts as one in which acknowledged records may be missing: for the clients of
 // the original they are. Coordinators then treat what they load as doubtful.
 func Restored(keys []metadata.KV, revision int64, s Successor) (after []metadata.KV, at int64, err error) {
+	confirms := false
 	return again(keys, revision, s.Generation, outset{
-		drops:   []metadata.Scope{metadata.OfProcesses, metadata.OfBrokers, metadata.OfObjects},
-		cluster: func(c *metadata.Cluster) { c.Recovered, c.ID = 0, s.Cluster },
+		drops: []metadata.Scope{metadata.OfProcesses, metadata.OfBrokers, metadata.OfObjects},
+		cluster: func(c *metadata.Cluster) { // its key is before those of partitions
+			c.Recovered, c.ID = 0, s.Cluster
+			confirms = c.FeatureLevel >= metadata.ConfirmLevel
+		},
 		partition: func(p *metadata.Partition) {
 			p.Replicas, p.ISR = []int32{s.Node}, []int32{s.Node}
 			p.ELR, p.Adding, p.Removing, p.Last = nil, nil, nil, metadata.LastReplica{}
 			// The first leader begins later than two epochs after that: records that the original
 			// wrote after the cut are no loss that brokers must report.
-			p.Unclean, p.LeaderEpoch = p.LeaderEpoch, p.LeaderEpoch+2
+			confirmed := confirms && !p.Lost()
+			if p.Unclean, p.LeaderEpoch = p.LeaderEpoch, p.LeaderEpoch+2; confirmed {
+				p.Confirmed = p.Unclean
+			}
 		},
 	})
 }

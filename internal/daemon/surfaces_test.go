@@ -295,6 +295,14 @@ func faults() []fault {
 				t.Error(err)
 			}
 		}},
+		{name: "retention-short", plant: func(t *testing.T, s *sick) {
+			for topic, ms := range map[string]string{"clicks": "7", "meant": "+7", "long": "60000"} {
+				if _, err := kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1,
+					map[string]*string{"retention.ms": new(ms)}, topic); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
 		{name: "log-not-created", checks: []string{"partition"}, plant: notCreated(1)},
 		{name: "logs-not-created", checks: []string{"partition"}, plant: notCreated(6)},
 		{name: "log-refuses", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {

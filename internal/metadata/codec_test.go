@@ -59,7 +59,7 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 
 func somePartition() Partition {
 	return Partition{Leader: 2, LeaderEpoch: 3, PartitionEpoch: 4, Replicas: []int32{2, 1, 7}, ISR: []int32{2}, ELR: []int32{1},
-		Adding: []int32{7}, Removing: []int32{1}, Unclean: 2, Revision: 9}
+		Adding: []int32{7}, Removing: []int32{1}, Unclean: 2, Confirmed: 1, Revision: 9}
 }
 
 func someSnapshot() *Snapshot {
@@ -264,6 +264,8 @@ func TestInvalidPartitionsAreRefused(t *testing.T) {
 		"adding outside replicas": func(p *Partition) { p.Adding = []int32{5} },
 		"adding twice":            func(p *Partition) { p.Adding = append(p.Adding, p.Adding...) },
 		"unclean above epoch":     func(p *Partition) { p.Unclean = p.LeaderEpoch + 1 },
+		"confirmed above unclean": func(p *Partition) { p.Confirmed = p.Unclean + 1 },
+		"negative confirmed":      func(p *Partition) { p.Confirmed = -1 },
 		"negative unclean epoch":  func(p *Partition) { p.Unclean = -1 },
 		"last beside isr":         func(p *Partition) { p.Last = LastReplica{Broker: 1, Dir: idA} },
 		"last is not a replica": func(p *Partition) {

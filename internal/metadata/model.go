@@ -45,7 +45,7 @@ const MaxShareVersion int16 = 1
 
 // MaxFeatureLevel is the highest feature level that this version of chronik supports. It refuses a
 // store with a higher level.
-const MaxFeatureLevel int32 = TierLevel
+const MaxFeatureLevel int32 = ConfirmLevel
 
 // ShareLevel is the feature level from which on the cluster may have a level of share.version. A
 // request to set share.version=1 raises the level.
@@ -63,6 +63,10 @@ const LedLevel int32 = 4
 // TierLevel is the feature level from which on the metadata may name copies of old records. The
 // first topic with remote.storage.enable raises the level.
 const TierLevel int32 = 5
+
+// ConfirmLevel is the feature level from which on the metadata may name losses that an operator has
+// confirmed. The first confirmation raises the level.
+const ConfirmLevel int32 = 6
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {
@@ -332,6 +336,9 @@ type Partition struct {
 	// acknowledged may be missing in it. An epoch of the only replica, which may have lost such
 	// records at a start, also counts. 0 if there was none; epoch 0 always begins cleanly.
 	Unclean int32
+	// Confirmed is the value of Unclean that an operator has confirmed: he knows of the loss. It
+	// needs the feature level ConfirmLevel.
+	Confirmed int32
 	// AckRule is the rule by which appends with acks=all are acknowledged.
 	AckRule AckRule
 	// PartitionEpoch grows with every change of this partition.
@@ -366,6 +373,9 @@ func (p *Partition) HasReplica(broker int32) bool { return slices.Contains(p.Rep
 func (p *Partition) Counts(broker int32) bool {
 	return len(p.ISR)+len(p.ELR) == 0 || slices.Contains(p.ISR, broker) || slices.Contains(p.ELR, broker)
 }
+
+// Lost reports whether acknowledged records may be lost without an operator having confirmed it.
+func (p *Partition) Lost() bool { return p.Unclean > p.Confirmed }
 
 // PassedOver reports whether an unclean election decided without regard to a broker's replica, and
 // nothing depends on that since: another broker leads, and the replica is neither in the ISR nor in

@@ -18,12 +18,15 @@ import (
 //
 // Numbers are unsigned varints of 32 bits. A list is its length and then its broker ids. last is
 // one byte, 0 none, 1 a replica, 2 a lossy replica, and in the last two cases the broker and 16
-// bytes of its log directory id. A partition with three replicas in sync has 18 bytes if all its
+// bytes of its log directory id. With 4 added, the confirmed epoch follows the byte, which is not 0
+// then. A partition with three replicas in sync has 18 bytes if all its
 // numbers are below 128.
 const (
 	lastNone  = 0
 	lastClean = 1
 	lastLossy = 2
+
+	hasConfirmed = 4 // added to one of these
 )
 
 // Encode returns the value of PartitionKey, without Revision.
@@ -39,16 +42,24 @@ func (p Partition) Encode() []byte {
 			b = binary.AppendUvarint(b, uint64(uint32(id)))
 		}
 	}
+	last := byte(lastNone)
 	switch {
 	case p.Last.IsZero():
-		return append(b, lastNone)
 	case p.Last.Lossy:
-		b = append(b, lastLossy)
+		last = lastLossy
 	default:
-		b = append(b, lastClean)
+		last = lastClean
 	}
-	b = binary.AppendUvarint(b, uint64(uint32(p.Last.Broker)))
-	return append(b, p.Last.Dir[:]...)
+	if p.Confirmed == 0 {
+		b = append(b, last)
+	} else {
+		b = binary.AppendUvarint(append(b, last|hasConfirmed), uint64(uint32(p.Confirmed)))
+	}
+	if last != lastNone {
+		b = binary.AppendUvarint(b, uint64(uint32(p.Last.Broker)))
+		b = append(b, p.Last.Dir[:]...)
+	}
+	return b
 }
 
 // DecodePartition is the inverse of Partition.Encode. It refuses partitions that contradict
@@ -66,7 +77,13 @@ func DecodePartition(kv KV) (Partition, error) {
 	for _, list := range [...]*[]int32{&p.Replicas, &p.ISR, &p.ELR, &p.Adding, &p.Removing} {
 		*list = r.int32s()
 	}
-	if last := r.Byte(); last != lastNone {
+	last := r.Byte()
+	if last&hasConfirmed != 0 {
+		if p.Confirmed = r.int32(); p.Confirmed == 0 {
+			r.Fail(errors.New("the confirmed epoch is 0"))
+		}
+	}
+	if last &^= hasConfirmed; last != lastNone {
 		p.Last = LastReplica{Broker: r.int32(), Dir: r.ID(), Lossy: last == lastLossy}
 		if last > lastLossy || p.Last.Dir == [16]byte{} {
 			r.Fail(errors.New("the last replica has an unknown state or no log directory"))
@@ -89,7 +106,7 @@ func (p *Partition) Check() string {
 	if len(p.Replicas) == 0 {
 		return "a partition must have at least one replica"
 	}
-	if p.LeaderEpoch < 0 || p.PartitionEpoch < 0 || p.Leader < -1 || p.Unclean < 0 {
+	if p.LeaderEpoch < 0 || p.PartitionEpoch < 0 || p.Leader < -1 || p.Unclean < 0 || p.Confirmed < 0 {
 		return "negative epoch or leader"
 	}
 	for i, r := range p.Replicas {
@@ -119,6 +136,8 @@ func (p *Partition) Check() string {
 		return "the leader is not in sync"
 	case p.Unclean > p.LeaderEpoch:
 		return "the unclean epoch is above the leader epoch"
+	case p.Confirmed > p.Unclean:
+		return "the confirmed epoch is above the unclean epoch"
 	case p.Last.IsZero():
 		return ""
 	case len(p.ISR)+len(p.ELR) > 0:

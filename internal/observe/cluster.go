@@ -35,9 +35,8 @@ type Cluster struct {
 	Elections, ISRChanges *prometheus.CounterVec
 
 	mu      sync.Mutex
-	stuck   map[string]time.Time                  // since when partitions wait, by their reason
-	orphans time.Time                             // since when there are voters without a broker
-	unclean map[metadata.TopicPartition]time.Time // by partition, when its unclean election was seen
+	stuck   map[string]time.Time // since when partitions wait, by their reason
+	orphans time.Time            // since when there are voters without a broker
 }
 
 // View returns what the broker knows now.
@@ -57,7 +56,6 @@ func (c *Cluster) at(now time.Time) *view.Cluster {
 	s.partitions()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.uncleanElections(img, x, now)
 	if x.Quorum.Orphans == 0 {
 		c.orphans = time.Time{}
 	} else if c.orphans.IsZero() {
@@ -147,6 +145,9 @@ func address[P ~uint16 | ~int32 | ~int](host string, port P) string {
 func (s *survey) partitions() {
 	for t := range s.img.Topics() {
 		for i, p := range t.Partitions.All() {
+			if p.Lost() {
+				s.x.Unclean.Add(t.Name, i)
+			}
 			if len(p.Adding)+len(p.Removing) > 0 {
 				s.x.Moving++
 			}

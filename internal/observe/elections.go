@@ -1,25 +1,17 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/sorts"
-	"github.com/chronik-io/chronik/internal/view"
 )
 
-// uncleanFor is how long an unclean election remains known, as long as the process lives.
-const uncleanFor = 24 * time.Hour
-
 // Follow is a metadata.Subscriber that counts new leader epochs and changes of the ISRs of led
-// partitions, and remembers and logs unclean elections: the controller that decided one may
-// have ended before it knew. Changes between two images count as one. It never blocks.
+// partitions, and logs unclean elections: the controller that decided one may have ended before it
+// knew. Changes between two images count as one. It never blocks.
 func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.Delta) error {
 	for _, t := range d.Created { // when the broker starts, all topics
 		for i, p := range t.Partitions.All() {
@@ -63,19 +55,13 @@ func raised(before, now *metadata.Partition) bool {
 		metadata.Raised(before.LeaderEpoch, now.LeaderEpoch)
 }
 
-// note remembers and logs the unclean election of a partition if it is of a later epoch than
+// note logs the unclean election of a partition if it is of a later epoch than
 // before.
 func (c *Cluster) note(t *metadata.Topic, i, before int32) {
 	if p := t.Partitions.At(i); p.Unclean > max(before, 0) {
 		c.Log.Error("unclean leader election: acknowledged records may be lost; see chronikctl cluster health", zap.String("topic", t.Name),
 			zap.String("id", metadata.FormatID(t.ID)), zap.Int32("partition", i), zap.Int32("epoch", p.Unclean),
 			zap.Int32("leader", p.Leader))
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.unclean == nil {
-			c.unclean = map[metadata.TopicPartition]time.Time{}
-		}
-		c.unclean[metadata.TopicPartition{Topic: t.ID, Partition: i}] = time.Now()
 	}
 }
 
@@ -98,22 +84,4 @@ func from(before, now *metadata.Partition) string {
 		return "elr"
 	}
 	return "isr"
-}
-
-// uncleanElections adds the recent ones, and forgets the others. The caller has the lock.
-func (c *Cluster) uncleanElections(img *metadata.Image, x *view.Cluster, now time.Time) {
-	var list []metadata.TopicPartition
-	for tp, at := range c.unclean {
-		if now.Sub(at) >= uncleanFor || img.Partition(tp) == nil {
-			delete(c.unclean, tp)
-			continue
-		}
-		list = append(list, tp)
-	}
-	sorts.Sort(list, func(a, b metadata.TopicPartition) int {
-		return cmp.Or(strings.Compare(img.TopicByID(a.Topic).Name, img.TopicByID(b.Topic).Name), cmp.Compare(a.Partition, b.Partition))
-	})
-	for _, tp := range list {
-		x.Unclean.Add(img.TopicByID(tp.Topic).Name, tp.Partition)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
@@ -64,4 +65,12 @@ func (s *Logs) Facts(f *checks.Facts) {
 		}
 	}
 	slices.Sort(f.Weaker)
+	for t := range r.img.Topics() {
+		if why := configdef.Unitless(retention, t.Configs[retention]); why != "" {
+			f.Short = append(f.Short, checks.Short{Topic: t.Name, Why: why})
+		}
+	}
 }
+
+// retention is the topic config that is short by mistake if days were meant.
+const retention = "retention.ms"

@@ -203,31 +203,33 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 	}
 }
 
-// An unclean election remains a finding for a day, whatever leader follows.
-func TestUncleanElectionsAreRemembered(t *testing.T) {
+// An unclean election remains a finding, whatever leader follows and whoever has started since,
+// until an operator confirms it.
+func TestUncleanElectionsAreFoundUntilTheyAreConfirmed(t *testing.T) {
 	w := newWorld(t)
-	if n := w.at(time.Now()).Unclean.Count; n != 0 {
-		t.Errorf("%d unclean elections of a new topic", n)
-	}
-	w.partition(metadata.Partition{Leader: 2, LeaderEpoch: 5, Unclean: 5, ISR: []int32{2}})
-	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 6, Unclean: 5, ISR: []int32{1, 2}})
-	if x := w.at(time.Now()).Unclean; x.Count != 1 || x.Names[0] != "a-0" {
-		t.Errorf("found %+v", x)
-	}
-	core, logs := observer.New(zap.ErrorLevel)
-	again := &Cluster{Log: zap.New(core)}
-	for epoch, want := range map[int32]int{5: 1, 6: 0} { // a broker that starts sees the present leader's election only
-		p := metadata.Partition{Leader: 2, LeaderEpoch: epoch, Unclean: 5, ISR: []int32{2}}
-		w.partition(p)
-		again.unclean = nil
-		first := &metadata.Delta{Created: []*metadata.Topic{w.applier.Image().TopicByID(topicA)}}
-		must.OK(t, again.Follow(t.Context(), nil, nil, first))
-		if n := len(logs.TakeAll()); len(again.unclean) != want || n != want {
-			t.Errorf("epoch %d: a new process finds %v, and logs %d", epoch, again.unclean, n)
+	for _, x := range []struct {
+		epoch, unclean, confirmed int32
+		want                      int
+	}{{4, 0, 0, 0}, {5, 5, 0, 1}, {6, 5, 0, 1}, {60, 5, 0, 1}, {61, 5, 5, 0}, {62, 62, 5, 1}} {
+		w.partition(metadata.Partition{Leader: 2, LeaderEpoch: x.epoch, Unclean: x.unclean, Confirmed: x.confirmed, ISR: []int32{2}})
+		if got := w.at(time.Now().Add(25 * time.Hour)).Unclean; got.Count != x.want || x.want > 0 && got.Names[0] != "a-0" {
+			t.Errorf("%+v: found %+v", x, got)
 		}
 	}
-	if x := w.at(time.Now().Add(25 * time.Hour)).Unclean; x.Count != 0 {
-		t.Errorf("a day later: %+v", x)
+}
+
+// A broker that starts logs the present leader's election only.
+func TestAStartLogsThePresentUncleanElection(t *testing.T) {
+	w := newWorld(t)
+	core, logs := observer.New(zap.ErrorLevel)
+	again := &Cluster{Log: zap.New(core)}
+	for epoch, want := range map[int32]int{5: 1, 6: 0} {
+		w.partition(metadata.Partition{Leader: 2, LeaderEpoch: epoch, Unclean: 5, ISR: []int32{2}})
+		first := &metadata.Delta{Created: []*metadata.Topic{w.applier.Image().TopicByID(topicA)}}
+		must.OK(t, again.Follow(t.Context(), nil, nil, first))
+		if n := len(logs.TakeAll()); n != want {
+			t.Errorf("epoch %d: a new process logs %d", epoch, n)
+		}
 	}
 }
 

@@ -1,5 +1,10 @@
 package view
 
+// ConfirmLoss is the election type of an ElectLeaders with which an operator confirms that he knows
+// of records that earlier elections may have lost: chronik's own. It elects nothing. Other brokers
+// refuse it with INVALID_REQUEST.
+const ConfirmLoss int8 = 64
+
 // ShareTag is the number of the tagged field (KIP-482) with which an operator's request about
 // single records of a share group is in a ShareFetch, which shows them, or in a ShareAcknowledge,
 // which changes them: chronik's own, ignored by other clients and brokers. The request names no

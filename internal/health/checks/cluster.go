@@ -585,10 +585,11 @@ func checkUnclean(c *view.Cluster, n *notes) {
 		return
 	}
 	n.addShared(health.Finding{Severity: health.Warn, Subject: "unclean elections",
-		Problem: partitionsText(&c.Unclean) + ": a leader of the last 24 hours may lack acknowledged records",
+		Problem: partitionsText(&c.Unclean) + ": a leader was elected that may lack acknowledged records",
 		Works:   "these partitions can be written and read",
 		Remedy: "compare the records with their source, and produce again what is missing; the log of the controller at the time of the election has the " +
-			"replicas and their log ends (" + clusterPage + ")"})
+			"replicas and their log ends; then " + health.Command("chronikctl", "topic", "elect", "--confirm-loss") +
+			" ends this finding, which stays until then (" + clusterPage + ")"})
 }
 
 func checkVersion(c *view.Cluster, n *notes) {

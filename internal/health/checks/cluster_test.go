@@ -335,7 +335,7 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 	examine(t, "unclean", []patient{
 		{"none", member(), nil},
 		{"one", member(func(c *view.Cluster) { c.Unclean = some(1, "a-0") }),
-			[]string{"warn unclean elections: 1 partition (a-0): a leader of the last 24 hours may lack acknowledged records"}},
+			[]string{"warn unclean elections: 1 partition (a-0): a leader was elected that may lack acknowledged records"}},
 	})
 }
 

@@ -67,7 +67,12 @@ type Facts struct {
 	// Weaker names the topics whose profile acknowledges records that are only written, although
 	// the default profile guarantees more.
 	Weaker []string
+	// Short are the topics with a retention of their own that is probably too short by mistake.
+	Short []Short
 }
+
+// Short is such a topic, and why: configdef.Unitless.
+type Short struct{ Topic, Why string }
 
 // Other is the newest report of another registered broker.
 type Other struct {

@@ -26,7 +26,7 @@ func configChecks() []Check {
 		{Name: "advertise", run: checkAdvertise,
 			Doc: "Listeners that other machines reach and that advertise a loopback address."},
 		{Name: "settings", Loud: true, run: checkSettings,
-			Doc: "Settings that are not read, and those that contradict each other."},
+			Doc: "Settings that are not read, those that contradict each other, and retentions that are probably too short by mistake."},
 		{Name: "profile", run: checkProfiles,
 			Doc: "A default profile, or topics, that acknowledge records that a power failure can lose."},
 	}
@@ -252,6 +252,21 @@ func checkSettings(f *Facts, n *notes) {
 	s := f.Settings
 	for _, w := range s.Warnings {
 		n.add(health.Note, "configuration", w, "run chronikd config check, which shows each setting and its source")
+	}
+	if count := len(f.Short); count > 0 {
+		first := f.Short[0]
+		problem := "topic " + first.Topic + ": " + first.Why
+		if count > 1 {
+			var others []string
+			for _, x := range f.Short[1:] {
+				others = append(others, x.Topic)
+			}
+			problem += "; likewise " + listed(others, len(others))
+		}
+		n.addShared(health.Finding{Severity: health.Note, Subject: "retention of topics", Problem: problem,
+			Remedy: "set it again with its unit: " +
+				health.Command("chronikctl", "config", "set", "topic", first.Topic, "retention.ms=7d") +
+				"; with ms the time is meant, and the note ends (docs/configuration.md)"})
 	}
 	if s.MinISR > s.Replicas && s.Replicas > 0 {
 		n.add(health.Note, "configuration",

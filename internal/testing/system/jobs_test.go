@@ -84,6 +84,7 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	}
 	c.does("topic alter t --replication-factor 3", "moved 4 partitions")
 	c.does("broker rebalance --dry-run", "preferred leader from broker 1 to")
+	c.does("broker rebalance --dry-run", "would be led by broker 2, not by broker 1")
 	c.does("broker rebalance", "t moved")
 	c.does("broker rebalance", "the brokers are balanced")
 	c.shareLeads("t", 3)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
@@ -63,7 +64,7 @@ type Edit struct {
 // read checks the texts and sets values.
 func (d *Edit) read() error {
 	var err error
-	if d.values, err = parse.Configs(d.Set); err != nil {
+	if d.values, err = Parse(d.Set); err != nil {
 		return app.Usage("%s%w", d.Flag, err)
 	}
 	for _, k := range d.Unset {
@@ -75,6 +76,17 @@ func (d *Edit) read() error {
 		}
 	}
 	return nil
+}
+
+// Parse parses configs, with or without units, as an entity gets them.
+func Parse(list []string) (map[string]string, error) {
+	values, err := parse.Configs(list)
+	for _, s := range list {
+		if key, written, _ := strings.Cut(s, "="); err == nil && values[key] != written { // it had a unit
+			values[key] = configdef.Meant(key, values[key])
+		}
+	}
+	return values, err
 }
 
 // String formats the change for people.

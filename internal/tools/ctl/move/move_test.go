@@ -267,3 +267,30 @@ func TestWhatLeadsWithoutPreferenceIsElected(t *testing.T) {
 		}
 	}
 }
+
+// A dry run names each election that the run would ask for, and only those that change a leader.
+func TestElectionsOfAPlan(t *testing.T) {
+	p := newPlan(cluster(3, "", []int32{2, 1}, []int32{1, 2}, []int32{2, 1}, []int32{2, 1}, []int32{1, 2}, []int32{3, 1}), nil)
+	p.parts[0].leader = 1 // elected although it does not move
+	p.parts[2].leader = -1
+	p.parts[3].leader, p.parts[3].isr = 1, []int32{1}
+	p.Lead()
+	if err := p.Set("t", 4, []int32{3, 1}); err != nil {
+		t.Fatal(err)
+	}
+	p.parts[5].leader = 1 // the command is not about its topic
+	p.parts[5].topic = "u"
+	p.elects = slices.DeleteFunc(p.elects, func(x partition) bool { return x.n == 5 })
+	var got []string
+	for _, x := range p.elections(p.Moves()) {
+		got = append(got, x.String()+" "+x.would())
+	}
+	want := []string{
+		"t-0 would be led by broker 2, not by broker 1",
+		"t-3 would stay with broker 1 until broker 2, its preferred leader, is in sync",
+		"t-4 would be led by broker 3, not by broker 1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("elections\n%q, want\n%q", got, want)
+	}
+}

@@ -43,7 +43,7 @@ type Options struct {
 
 // Flags adds the flags to a command.
 func (o *Options) Flags(c *cobra.Command) {
-	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list what would be moved, with the bytes to copy")
+	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list what would be moved, with the bytes to copy, and the elections")
 	c.Flags().IntVar(&o.atATime, "at-a-time", defaultAtATime, "how many partitions are copied at a time")
 	c.Flags().StringVar(&o.throttle, "throttle", "", "bytes a second that each broker copies at most, such as 20MiB; removed at the end")
 }
@@ -53,7 +53,7 @@ func Once() Options { return Options{atATime: 1} }
 
 // Help is the part of the help that commands with Options share.
 const Help = "It shows the progress until all copies are complete. If it is interrupted, the brokers complete the moves that have begun;\n" +
-	"the same command continues. Clients are served meanwhile. --dry-run lists the moves."
+	"the same command continues. Clients are served meanwhile. --dry-run lists the moves and the elections."
 
 // Check returns what is wrong with the flags.
 func (o *Options) Check() error {
@@ -105,8 +105,13 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 			out.Done(m.String(), "would move %s", m.change())
 			bytes += m.copies()
 		}
-		if len(moves) > 0 {
-			a.Note("%s, %s to copy; nothing was done", text.Count(len(moves), "move"), text.Bytes(bytes))
+		elections := p.elections(moves)
+		for _, x := range elections {
+			out.Done(x.String(), "%s", x.would())
+		}
+		if len(moves)+len(elections) > 0 {
+			a.Note("%s, %s to copy, %s; nothing was done", text.Count(len(moves), "move"), text.Bytes(bytes),
+				text.Count(len(elections), "election"))
 		}
 		return nil
 	}
@@ -136,9 +141,12 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 			return err
 		}
 	}
-	r.elect(ctx, moves)
+	elected := r.elect(ctx, moves)
 	for _, topic := range slices.Sorted(maps.Keys(r.done)) {
 		out.Done(topic, "moved %s", text.Count(r.done[topic], "partition"))
+	}
+	for _, topic := range slices.Sorted(maps.Keys(elected)) {
+		out.Done(topic, "elected %s", text.Count(elected[topic], "preferred leader"))
 	}
 	return r.limit.release(ctx, p.topics)
 }
@@ -304,24 +312,56 @@ func (r *run) progress(now kadm.Metadata) {
 	}
 }
 
-// elect makes the preferred leaders of what has moved lead, and those that the plan elects. One
-// that cannot lead yet does so later: the controller tries again.
-func (r *run) elect(ctx context.Context, moves []Move) {
+// asked returns the partitions whose preferred leaders are elected after the moves: what moves, and
+// what the plan elects.
+func (p *Plan) asked(moves []Move) kadm.TopicsSet {
 	set := kadm.TopicsSet{}
-	for _, m := range moves {
-		set.Add(m.topic, m.n)
+	for i := range moves {
+		set.Add(moves[i].topic, moves[i].n)
 	}
-	for _, e := range r.elects {
-		set.Add(e.topic, e.n)
+	for _, at := range p.elects {
+		set.Add(at.topic, at.n)
 	}
+	return set
+}
+
+// elections returns those of asked that another broker leads now. One without a leader has nothing
+// to elect from.
+func (p *Plan) elections(moves []Move) (all []*part) {
+	asked := p.asked(moves)
+	for _, x := range p.parts {
+		if asked.Lookup(x.topic, x.n) && x.leader >= 0 && x.leader != x.to[0] {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// would returns what an election of the preferred leader would do. A replica that the plan adds is
+// in sync when it is elected.
+func (x *part) would() string {
+	if first := x.to[0]; slices.Contains(x.was, first) && !slices.Contains(x.isr, first) {
+		return fmt.Sprintf("would stay with broker %d until broker %d, its preferred leader, is in sync", x.leader, first)
+	}
+	return fmt.Sprintf("would be led by broker %d, not by broker %d", x.to[0], x.leader)
+}
+
+// elect makes the preferred leaders of what has moved lead, and those that the plan elects, and
+// returns how many were elected of each topic. One that cannot lead yet does so later: the
+// controller tries again.
+func (r *run) elect(ctx context.Context, moves []Move) (elected map[string]int) {
+	set := r.asked(moves)
 	if len(set) == 0 {
-		return
+		return nil
 	}
 	answers, err := r.adm.ElectLeaders(ctx, kadm.ElectPreferredReplica, set)
 	later := 0
+	elected = map[string]int{}
 	for _, x := range r.parts {
 		switch answer, asked := answers[x.topic][x.n]; {
-		case err != nil, !asked, answer.Err == nil, errors.Is(answer.Err, kerr.ElectionNotNeeded):
+		case err != nil, !asked, errors.Is(answer.Err, kerr.ElectionNotNeeded):
+		case answer.Err == nil:
+			elected[x.topic]++
 		default:
 			later++
 			if errors.Is(answer.Err, kerr.PreferredLeaderNotAvailable) && !slices.Contains(r.unable, x.to[0]) {
@@ -335,6 +375,7 @@ func (r *run) elect(ctx context.Context, moves []Move) {
 	if later > 0 {
 		r.a.Note("%s led by its preferred leader later, when that is in sync", text.Plural(later, "partition is", "partitions are each"))
 	}
+	return elected
 }
 
 // choices returns the remedy for a move that names brokers which are not active, "" for others.

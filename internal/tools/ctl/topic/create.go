@@ -14,7 +14,6 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/config"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
 // createFlags holds the flags of create.
@@ -36,7 +35,7 @@ func create(a *app.App) *cobra.Command {
 		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
 			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			configs, err := parse.Configs(w.configs)
+			configs, err := config.Parse(w.configs)
 			if err != nil {
 				return app.Usage("--config %w", err)
 			}

@@ -14,10 +14,11 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 func elect(a *app.App) *cobra.Command {
-	var unclean, dryRun bool
+	var unclean, confirm, dryRun bool
 	c := &cobra.Command{
 		Use: "elect [TOPIC[:PARTITIONS]...]", Short: "Elect the preferred leaders of partitions, or leaders for those that have none",
 		Args: app.Args(0, -1, "topics"), ValidArgsFunction: a.Topics(0),
@@ -25,15 +26,24 @@ func elect(a *app.App) *cobra.Command {
 			"Without an argument it does so for all partitions.\n\n" +
 			"With --unclean it elects leaders for partitions that have none, although records may be lost. Of the replicas on active\n" +
 			"brokers, the one with the most records leads, and the others discard what it does not have. First start the brokers that\n" +
-			"have all records, if they still exist: then nothing is lost. elect lists what may be lost and asks; --yes confirms.",
-		Example: "  chronikctl topic elect\n  chronikctl topic elect orders:0,2\n  chronikctl topic elect orders --unclean --dry-run",
+			"have all records, if they still exist: then nothing is lost. elect lists what may be lost and asks; --yes confirms.\n\n" +
+			"Such a loss is a finding of `chronikctl cluster health`, also after restarts, until --confirm-loss says that you know of it.\n" +
+			"That elects nothing, and needs the right to alter the cluster.",
+		Example: "  chronikctl topic elect\n  chronikctl topic elect orders:0,2\n  chronikctl topic elect orders --unclean --dry-run\n" +
+			"  chronikctl topic elect orders --confirm-loss",
 		RunE: a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, args []string) error {
 			how := election{a: a, adm: adm, cl: cl, unclean: unclean, dryRun: dryRun}
+			if confirm {
+				return how.confirm(ctx, args)
+			}
 			return how.run(ctx, args)
 		}),
 	}
 	c.Flags().BoolVar(&unclean, "unclean", false, "elect leaders for partitions that have none, although acknowledged records may be lost")
+	c.Flags().BoolVar(&confirm, "confirm-loss", false, "elect nothing: confirm that you know of the records that earlier elections may have lost")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	c.MarkFlagsMutuallyExclusive("confirm-loss", "unclean")
+	c.MarkFlagsMutuallyExclusive("confirm-loss", "dry-run")
 	return c
 }
 
@@ -78,6 +88,45 @@ func (e *election) run(ctx context.Context, args []string) error {
 	}
 	if err != nil {
 		return err
+	}
+	return e.a.PrintOutcomes(&e.out)
+}
+
+// confirm confirms the losses of partitions.
+func (e *election) confirm(ctx context.Context, args []string) error {
+	chosen, err := e.choose(ctx, args)
+	if err != nil {
+		return err
+	}
+	set := kadm.TopicsSet{}
+	for _, p := range chosen {
+		set.Add(p.Topic, p.Partition)
+	}
+	var answers kadm.ElectLeadersResults
+	if len(set) > 0 {
+		if answers, err = e.adm.ElectLeaders(ctx, kadm.ElectLeadersHow(view.ConfirmLoss), set); err != nil {
+			return app.Refused("confirm losses", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
+		}
+	}
+	confirmed := false
+	for _, p := range chosen {
+		name := partitionName(p)
+		switch r, ok := answers[p.Topic][p.Partition]; {
+		case !ok:
+			e.out.Failed(name, fmt.Errorf("confirm the loss of %s: the broker did not answer for it; try again", name))
+		case errors.Is(r.Err, kerr.ElectionNotNeeded):
+			if len(args) > 0 {
+				e.out.Done(name, "has no loss to confirm")
+			}
+		case r.Err != nil:
+			e.out.Refused(name, "confirm the loss of "+name, r.Err, r.ErrMessage)
+		default:
+			confirmed = true
+			e.out.Done(name, "is no finding any longer")
+		}
+	}
+	if len(args) == 0 && !confirmed && e.out.Empty() {
+		e.a.Note("no partition has a loss to confirm")
 	}
 	return e.a.PrintOutcomes(&e.out)
 }
