@@ -203,8 +203,8 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 	}
 }
 
-// An unclean election remains a finding, whatever leader follows and whoever has started since,
-// until an operator confirms it.
+// An unclean election remains a finding, whatever leader follows and whatever process has started
+// since, until an operator confirms it.
 func TestUncleanElectionsAreFoundUntilTheyAreConfirmed(t *testing.T) {
 	w := newWorld(t)
 	for _, x := range []struct {
