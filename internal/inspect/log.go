@@ -313,7 +313,7 @@ func (l *log) flaw(name string, base int64, w segment.Flaw) {
 
 // indexes reports damage of a segment's indexes.
 func (l *log) indexes(base int64, x segment.Checked) {
-	for suffix, e := range map[string]segment.Entries{".index": x.Index, ".timeindex": x.Times} {
+	for suffix, e := range map[string]segment.Entries{segment.OffsetsSuffix: x.Index, segment.TimesSuffix: x.Times} {
 		name := path.Join(l.path, segment.Name(base)+suffix)
 		switch {
 		case e.Missing:

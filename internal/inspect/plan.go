@@ -200,7 +200,7 @@ func (l *log) acts() []Act {
 
 // segmentFiles returns the existing files of a segment.
 func (l *log) segmentFiles(base int64) (names []string) {
-	for _, suffix := range []string{segment.LogSuffix, ".index", ".timeindex", segment.ProducersSuffix, segment.AbortedSuffix} {
+	for _, suffix := range segment.Suffixes() {
 		if name := path.Join(l.path, segment.Name(base)+suffix); exists(l.dir.fs, name) {
 			names = append(names, name)
 		}

@@ -48,7 +48,7 @@ func startForBrokers(t testing.TB, h func(*Request), o Observer) (*fixture, *hij
 
 // counts counts the events of connections.
 type counts struct {
-	noopObserver
+	NoObserver
 	opened, closed, links atomic.Int64
 }
 
@@ -200,7 +200,7 @@ func TestLinksAreAcceptedAboveTheLimits(t *testing.T) {
 
 // refusals are the reasons why connections were refused.
 type refusals struct {
-	noopObserver
+	NoObserver
 	mu  sync.Mutex
 	all []RefuseReason
 }

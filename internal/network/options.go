@@ -158,7 +158,7 @@ func (o *Options) complete() error {
 		o.Log = zap.NewNop()
 	}
 	if o.Observer == nil {
-		o.Observer = noopObserver{}
+		o.Observer = NoObserver{}
 	}
 	if o.Pool == nil {
 		o.Pool = new(bufpool.Pool)
@@ -310,16 +310,16 @@ const (
 	RefusedDraining        RefuseReason = "draining"
 )
 
-// noopObserver ignores all events.
-type noopObserver struct{}
+// NoObserver ignores all events. An Observer of some events embeds it.
+type NoObserver struct{}
 
-func (noopObserver) Opened(*Listener)                           {}
-func (noopObserver) Closed(*Listener, CloseReason)              {}
-func (noopObserver) Refused(*Listener, RefuseReason)            {}
-func (noopObserver) Answered(*Request, int, time.Duration)      {}
-func (noopObserver) Sent(int16, time.Duration)                  {}
-func (noopObserver) Throttled(int16, time.Duration)             {}
-func (noopObserver) BudgetWait(string)                          {}
-func (noopObserver) Handshake(*Listener, string, time.Duration) {}
-func (noopObserver) Login(*LoginEvent)                          {}
-func (noopObserver) Logout(*LogoutEvent)                        {}
+func (NoObserver) Opened(*Listener)                           {}
+func (NoObserver) Closed(*Listener, CloseReason)              {}
+func (NoObserver) Refused(*Listener, RefuseReason)            {}
+func (NoObserver) Answered(*Request, int, time.Duration)      {}
+func (NoObserver) Sent(int16, time.Duration)                  {}
+func (NoObserver) Throttled(int16, time.Duration)             {}
+func (NoObserver) BudgetWait(string)                          {}
+func (NoObserver) Handshake(*Listener, string, time.Duration) {}
+func (NoObserver) Login(*LoginEvent)                          {}
+func (NoObserver) Logout(*LogoutEvent)                        {}

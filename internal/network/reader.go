@@ -306,6 +306,19 @@ func (c *conn) charge(k *admission, size int) error {
 	return nil
 }
 
+// starvation is a wait of the reader for memory; the zero value stands for none.
+type starvation struct {
+	budget string
+	since  time.Time
+}
+
+// setStarved records for which memory the reader waits, the zero value when it does not.
+func (c *conn) setStarved(s starvation) {
+	c.mu.Lock()
+	c.starved = s
+	c.mu.Unlock()
+}
+
 // readTo reads until p, whose first n bytes are there, is full. It reads no further.
 func (c *conn) readTo(p []byte, n int) error {
 	n += c.in.take(p[n:])
