@@ -28,14 +28,14 @@ const (
 	// TheirCertificate is wrong in another way.
 	TheirCertificate
 	// OursMissing: they need a certificate and got none. An end shows none that is not of an
-	// authority in the list that the server sends.
+	// authority in the list of the server.
 	OursMissing
 	// OursExpired: they say that the certificate of this end has expired.
 	OursExpired
 	// OursAuthority: they do not trust the authority of this end's certificate.
 	OursAuthority
-	// OursRefused: they refuse the certificate of this end and do not say why. At brokers in Java it
-	// may be each of the three above.
+	// OursRefused: they refuse the certificate of this end and do not say why. At brokers in Java
+	// it may be each of the three above.
 	OursRefused
 	// OtherVersion: the ends have no version of TLS in common.
 	OtherVersion

@@ -82,12 +82,17 @@ func TestFailures(t *testing.T) {
 		"another's, which is not shown": {func(e *ends) { e.client.Certificates = pair(foreign, now) }, OursMissing, Disagreed},
 		"another's":                     {func(e *ends) { always(e, pair(foreign, now)) }, OursAuthority, 0},
 		"an expired one":                {func(e *ends) { e.server.Time = later }, OursExpired, 0},
-		"another version":               {func(e *ends) { e.server.MinVersion, e.client.MaxVersion = tls.VersionTLS13, tls.VersionTLS12 }, OtherVersion, 0},
-		"no common protocol":            {func(e *ends) { e.client.NextProtos, e.server.NextProtos = []string{"a"}, []string{"b"} }, OtherAlert, 0},
+		"another version": {func(e *ends) {
+			e.server.MinVersion, e.client.MaxVersion = tls.VersionTLS13, tls.VersionTLS12
+		}, OtherVersion, 0},
+		"no common protocol": {func(e *ends) {
+			e.client.NextProtos, e.server.NextProtos = []string{"a"}, []string{"b"}
+		}, OtherAlert, 0},
 	} {
 		for version, want := range map[uint16]Failure{tls.VersionTLS13: c.want, tls.VersionTLS12: cmp.Or(c.old, c.want)} {
 			e := ends{
-				client: tls.Config{RootCAs: pool(a), ServerName: "localhost", Certificates: pair(a, now), MinVersion: tls.VersionTLS12, MaxVersion: version},
+				client: tls.Config{RootCAs: pool(a), ServerName: "localhost", Certificates: pair(a, now),
+					MinVersion: tls.VersionTLS12, MaxVersion: version},
 				server: tls.Config{Certificates: pair(a, now), ClientCAs: pool(a), ClientAuth: tls.RequireAndVerifyClientCert,
 					MinVersion: tls.VersionTLS12},
 			}

@@ -77,7 +77,8 @@ func Explain(brokers []string, err error) error {
 	case err == nil:
 		return nil
 	case tlsRemedy(err) != "":
-		return cli.WithCode(cli.ExitUnreachable, fmt.Errorf("%s (--bootstrap-servers): %w; %s", strings.Join(brokers, ","), err, tlsRemedy(err)))
+		return cli.WithCode(cli.ExitUnreachable, fmt.Errorf("%s (--bootstrap-servers): %w; %s",
+			strings.Join(brokers, ","), err, tlsRemedy(err)))
 	case unanswered(err) && slices.ContainsFunc(brokers, func(at string) bool {
 		return cli.SpeaksHTTP(context.Background(), new(net.Dialer).DialContext, at)
 	}):
