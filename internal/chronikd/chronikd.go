@@ -122,6 +122,11 @@ func command(p Process, s *signals) *cobra.Command {
 		c.flags[name] = f.String(config.FlagName(name), "", usage)
 	}
 	c.root.SetFlagErrorFunc(usageError)
+	listen := "--listen HOST:PORT sets the address for clients"
+	cli.Instead(c.root, map[string]string{"--port": listen, "-p": listen, "--host": listen, "--bind": listen, "--address": listen,
+		"--broker-id": "--set node.id=NUMBER sets the id of the broker", "--node-id": "--set node.id=NUMBER sets the id of the broker",
+		"--override": "--set name=value sets any setting", "--log-dir": "--data-dir names the directory for all data",
+		"--log-dirs": "--data-dir names the directory for all data"})
 	c.root.CompletionOptions.HiddenDefaultCmd = true
 	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.recoverCommand(), c.restoreCommand(),
 		c.secureCommand(), c.userCommand(), c.versionCommand())
@@ -136,10 +141,10 @@ func command(p Process, s *signals) *cobra.Command {
 	return c.root
 }
 
-// usageError adds the closest flag to the text, if one is similar.
+// usageError adds the closest flag to the text, if one is similar, or what sets any setting.
 func usageError(cmd *cobra.Command, err error) error {
 	text, known := cli.FlagError(cmd, err)
-	if !known && !strings.HasSuffix(text, "?") {
+	if !known && strings.HasSuffix(text, "lists the flags") {
 		text += ", and --set name=value accepts any setting"
 	}
 	return usage(errors.New(text))

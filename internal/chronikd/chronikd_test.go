@@ -63,6 +63,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		want string
 	}{
 		{[]string{"--datadir", "x"}, "chronikd: unknown flag: --datadir; did you mean --data-dir?\n"},
+		{[]string{"--port", "9092"}, "chronikd: unknown flag: --port; --listen HOST:PORT sets the address for clients\n"},
 		{[]string{"--zzz"}, "chronikd: unknown flag: --zzz; chronikd --help lists the flags, and --set name=value accepts any setting\n"},
 		{[]string{"start"},
 			"chronikd: chronikd has no command \"start\"; chronikd --help lists the commands, and chronikd alone starts the broker\n"},
@@ -72,7 +73,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		{[]string{"config", "check", "--set", "num.partitions=0"},
 			"chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
 		{[]string{"config", "check", "--set", "connections.max.idle.ms=10w"},
-			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number, at most 9223372036854775807\n"},
+			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number of milliseconds, or one with a unit, such as 90s, 12h or 7d\n"},
 		{[]string{"config", "check", "--set", "num.io.threads=8"},
 			"chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not configurable\n"},
 		{[]string{"config", "check", "--set", "listeners=PLAINTEXT://:9092"},

@@ -496,8 +496,8 @@ func benchRules() map[string]importRule {
 func linkRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/link/frame": {never: noProtocol, because: "a leaf: bytes in, values out, so that it can be fuzzed"},
-		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool", "internal/security/origin",
-			"internal/security/secret"},
+		"internal/link": {may: []string{"internal/link/frame", "internal/protocol", "internal/bufpool", "internal/security/certs",
+			"internal/security/origin", "internal/security/secret"},
 			never:   []string{cobraPkg, yamlPkg, kmsgPkg},
 			because: "a connection carries frames between brokers, and knows neither records nor metadata"},
 	}

@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"slices"
@@ -114,14 +112,19 @@ func (a *App) probeHTTP(ctx context.Context, silence time.Duration) (web chan bo
 	return web
 }
 
-// speaksHTTP reports whether a seed speaks HTTP. It asks all at the same time, as one that hangs
-// uses up its time.
+// speaksHTTP reports whether a seed speaks HTTP.
 func (a *App) speaksHTTP(ctx context.Context) bool {
+	return !a.Settings.Encrypted() && a.anySeed(func(at string) bool { return cli.SpeaksHTTP(ctx, a.dial, at) })
+}
+
+// anySeed reports whether a check succeeds for a seed. It checks all at the same time, as one that
+// hangs uses up its time.
+func (a *App) anySeed(check func(at string) bool) bool {
 	var one atomic.Bool
 	var all sync.WaitGroup
 	for _, at := range a.Settings.Seeds() {
 		all.Go(func() {
-			if !a.Settings.Encrypted() && cli.SpeaksHTTP(ctx, a.dial, at) {
+			if check(at) {
 				one.Store(true)
 			}
 		})
@@ -144,7 +147,7 @@ func (a *App) noAnswer(ctx context.Context, failed []error, d *dialer, web chan 
 		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
 			"its log, --timeout allows more time", from, first))
 	}
-	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, err, a.noAnswerRemedy(err, d.secured.Load())))
+	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, err, a.noAnswerRemedy(ctx, err, d.secured.Load())))
 }
 
 // errHTTP means that an HTTP server answered.
@@ -152,38 +155,15 @@ var errHTTP = errors.New("the server speaks HTTP, not Kafka's protocol")
 
 // noAnswerRemedy returns a remedy if no broker answered. secured reports that a TLS handshake
 // succeeded.
-func (a *App) noAnswerRemedy(err error, secured bool) string {
-	if remedy := certificateRemedy(err); remedy != "" {
+func (a *App) noAnswerRemedy(ctx context.Context, err error, secured bool) string {
+	if errors.Is(err, errHTTP) {
+		return "that may be the admin port: give the address for clients with --brokers"
+	}
+	if remedy := a.handshakeRemedy(ctx, err, secured); remedy != "" {
 		return remedy
 	}
-	var header tls.RecordHeaderError
-	var dns *net.DNSError
-	var remote *net.OpError
-	var eof *kgo.ErrFirstReadEOF
-	switch {
-	case errors.Is(err, errHTTP):
-		return "that may be the admin port: give the address for clients with --brokers"
-	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
-		return Remedy(err)
-	case errors.Is(err, kerr.IllegalSaslState):
-		return "it has no authentication there: remove the sasl settings, or give another port with --brokers"
-	case errors.As(err, &header):
-		return "it does not use TLS there: remove the tls settings, or give its TLS port with --brokers"
-	case errors.As(err, &remote) && remote.Op == "remote error": // crypto/tls uses it for alerts
-		return "it refused the TLS handshake: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers; " +
-			"or it requires another certificate (--tls-cert) or version"
-	case errors.As(err, &dns):
+	if errors.As(err, new(*net.DNSError)) {
 		return "is the name right?"
-	case !errors.Is(err, io.EOF) && !errors.As(err, &eof):
-	case a.Settings.Get(contexts.SASL) != "":
-		return "it closed the connection: it may not support authentication there; remove the sasl settings, or give another port with " +
-			"--brokers"
-	case secured:
-		return "it closed the connection after the TLS handshake: it may require authentication there (--sasl)"
-	case a.Settings.Encrypted():
-		return "it closed the connection: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers"
-	default:
-		return "it closed the connection: does it require TLS (--tls) or authentication (--sasl)?"
 	}
 	return "is it running, and is --brokers right?"
 }

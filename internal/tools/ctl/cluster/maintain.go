@@ -188,7 +188,7 @@ func (x *maintenance) started(ctx context.Context) (view.Start, error) {
 	}
 	if !told {
 		return start, fmt.Errorf("maintain broker %d: the broker that answers does not say when it was started; "+
-			"its user needs describe on cluster, and its version must not be older than chronikctl", x.id)
+			"if its version is older than chronikctl's, run the chronikctl of that version; otherwise the user needs describe on cluster", x.id)
 	}
 	return start, nil
 }

@@ -85,7 +85,7 @@ func (d *Edit) ask(a *app.App, entities []Entity, losses map[Entity]*loss) error
 	}
 	back := app.Irreversible
 	if result == "" {
-		back = "It deletes no record now."
+		back = "No record is old enough to be deleted now; later ones are deleted as they reach it."
 	}
 	what := d.String() + " of " + of + result
 	if d.creates {

@@ -23,7 +23,7 @@ func remove(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f, err := ask(ctx, adm, topics)
+			f, err := askHoldings(ctx, adm, topics)
 			if err != nil {
 				return err
 			}
