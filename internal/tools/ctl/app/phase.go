@@ -15,8 +15,9 @@ import (
 // maxVersions bounds the answer to ApiVersions, in bytes.
 const maxVersions = 64 << 10
 
-// speaksKafka reports whether Kafka's protocol is answered at HOST:PORT within half of the time that is left, and what a
-// broker that starts waits for, "" if it serves clients. It needs no login.
+// speaksKafka reports whether Kafka's protocol is answered at HOST:PORT, and what a broker that
+// starts waits for, "" if it serves clients. It takes a second or half of the time that is left,
+// whichever is shorter, and needs no login.
 func speaksKafka(ctx context.Context, dial cli.DialFunc, addr, version string) (phase string, ok bool) {
 	limit := time.Second
 	if end, ok := ctx.Deadline(); ok {
