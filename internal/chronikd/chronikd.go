@@ -239,7 +239,7 @@ func (c *commandLine) configCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use: "check", Short: "Read the configuration as a start would and print what it sets", Args: noArgs,
 		Long: "check reads the file, the variables and the flags as a start would, prints every setting that differs from its default with\n" +
-			"its source, and starts nothing. It exits with 2 if something is wrong.",
+			"its source, and every listener, and starts nothing. It exits with 2 if something is wrong.",
 		RunE: func(*cobra.Command, []string) error { return c.check() },
 	}
 	print := &cobra.Command{
@@ -281,8 +281,24 @@ func (c *commandLine) check() error {
 			errs = append(errs, err)
 		}
 	}
+	for i := range cfg.Listeners {
+		_, err := fmt.Fprintln(c.Out, listenerLine(&cfg.Listeners[i]))
+		errs = append(errs, err)
+	}
 	_, err = fmt.Fprintln(c.Out, "the configuration is valid")
 	return errors.Join(append(errs, err)...)
+}
+
+// listenerLine describes a listener in one line.
+func listenerLine(l *config.Listener) string {
+	line := "listener " + l.Name + ": " + l.Listen
+	if l.Advertise != "" {
+		line += ", advertise: " + l.Advertise
+	}
+	if l.Forward {
+		line += ", route: forward"
+	}
+	return line
 }
 
 func (c *commandLine) versionCommand() *cobra.Command {

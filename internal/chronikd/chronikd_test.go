@@ -3,6 +3,8 @@ package chronikd
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -103,17 +105,28 @@ func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
 		"--set",
 		"broker.rack=a",
 	)
-	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\nthe configuration is valid\n"
+	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\n" +
+		"listener default: localhost:9092\nthe configuration is valid\n"
 	if code != exit.OK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
 		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
 	}
 }
 
-func TestConfigCheckWarnsOfAForgottenUnit(t *testing.T) {
-	code, out, errs := chronikd(t, nil, "config", "check", "--set", "log.retention.ms=7")
-	want := "warning: log.retention.ms=7 is 7 milliseconds, because it has no unit: 7d are days, 7ms milliseconds (--set)\n"
-	if code != exit.OK || !strings.HasSuffix(out, "the configuration is valid\n") || errs != want {
+// Who checks a configuration sees every listener, and what an admin port without a token refuses.
+func TestConfigCheckShowsListenersAndAClosedAdminPort(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	must.OK(t, os.WriteFile(file, []byte("listeners:\n  - {name: default, listen: 127.0.0.1:9092}\n"+
+		"  - {name: clients, listen: 127.0.0.1:9094, route: forward, advertise: k.example.com:9094}\nauthorization: acl\nsuper-users: [\"User:admin\"]\n"), 0o600))
+	code, out, errs := chronikd(t, nil, "config", "check", "--config", file)
+	want := "listener default: 127.0.0.1:9092\n" +
+		"listener clients: 127.0.0.1:9094, advertise: k.example.com:9094, route: forward\nthe configuration is valid\n"
+	if code != exit.OK || !strings.HasSuffix(out, want) ||
+		!strings.Contains(errs, "without admin.token-file the admin port answers only /healthz and /readyz") {
 		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
+	}
+	_, _, errs = chronikd(t, nil, "config", "check", "--config", file, "--set", "admin.listen=off")
+	if strings.Contains(errs, "admin") {
+		t.Errorf("without an admin port: %s", errs)
 	}
 }
 

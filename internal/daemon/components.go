@@ -348,7 +348,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	if err != nil {
 		return err
 	}
-	r.member.starting = broker.NewStarting(table, r.conf.NodeID, r.member.Features)
+	r.member.starting = broker.NewStarting(table, r.conf.NodeID, r.member.Features, b.health.Phase)
 	var names []string
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)

@@ -51,6 +51,9 @@ func clusterFaults() (list []fault) {
 			Err: "connection refused"}}
 		c.Shunned = []int32{3}
 	})
+	add("listener-not-everywhere", "listeners", func(c *view.Cluster) {
+		c.Uncommon = []view.Listener{{Name: "clients", On: []int32{2, 3}, Lacks: []int32{1}}}
+	})
 	add("unclean", "unclean", func(c *view.Cluster) { c.Unclean = some })
 	list = append(list, fault{name: "cluster-not-forwarded", checks: []string{"forwarding"}, plant: func(_ *testing.T, s *sick) {
 		s.health.Add(func(f *checks.Facts) {

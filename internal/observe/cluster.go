@@ -53,6 +53,7 @@ func (c *Cluster) at(now time.Time) *view.Cluster {
 	}
 	s := survey{c: c, img: img, x: x, at: map[int32]int{}, groups: map[string]*view.Leaderless{}}
 	s.brokers()
+	s.listeners()
 	s.partitions()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,6 +131,35 @@ func (s *survey) brokers() {
 			}
 		}
 		s.x.Brokers = append(s.x.Brokers, seen)
+	}
+}
+
+// listeners adds the listeners that not all active brokers have. Brokers that only vote lead
+// nothing, so clients need not learn them. Listeners that forward are not registered: they name all
+// brokers with their own address.
+func (s *survey) listeners() {
+	var active []*metadata.Broker
+	names := map[string]bool{}
+	for i := range s.regs {
+		if b := &s.regs[i]; s.states[i].Liveness == metadata.Active && !b.Votes() {
+			active = append(active, b)
+			for _, l := range b.Listeners {
+				names[l.Listener] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		l := view.Listener{Name: name}
+		for _, b := range active {
+			if _, has := b.Endpoint(name); has {
+				l.On = append(l.On, b.ID)
+			} else {
+				l.Lacks = append(l.Lacks, b.ID)
+			}
+		}
+		if len(l.Lacks) > 0 {
+			s.x.Uncommon = append(s.x.Uncommon, l)
+		}
 	}
 }
 

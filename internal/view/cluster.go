@@ -12,6 +12,8 @@ type Cluster struct {
 	Self     int32    // id of the broker that knows this
 	Revision int64    // of its metadata
 	Brokers  []Broker // all registered brokers, by id
+	// Uncommon are the listeners that some active brokers have and others lack, by name.
+	Uncommon []Listener
 	// Leaderless are the partitions without a leader, by what they wait for. Unclean are those with
 	// a recent leader that may lack acknowledged records. Moving counts those that are being
 	// reassigned.
@@ -50,6 +52,13 @@ type Cluster struct {
 	// Shunned are those of controller.HeartbeatAnswer.
 	Shunned []int32
 	Streams Streams
+}
+
+// Listener is a name of listeners. Clients learn the other brokers by the name of the listener that
+// they dialed, so those that dial it on one broker do not learn those that lack it.
+type Listener struct {
+	Name      string
+	On, Lacks []int32 // brokers, by id
 }
 
 // Quorum is the state of the metadata quorum.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -60,6 +61,8 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
 		{Name: health.CheckReports, run: checkReports,
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
+		{Name: "listeners", run: member(checkListeners),
+			Doc: "In a cluster: listeners that some active brokers have and others lack. Clients that dial such a name do not learn all brokers."},
 		{Name: "forwarding", run: checkForwarding,
 			Doc: "In a cluster: brokers to which requests of a listener with `route: forward` cannot be passed."},
 		{Name: "stopped_replica", run: checkStopped,
@@ -204,6 +207,12 @@ func checkQuorum(f *Facts, n *notes) {
 				failures(q.Voters)),
 			Works:  "the metadata can be changed",
 			Remedy: "start the other brokers of cluster.seeds; they become voters when they have copied the metadata (" + clusterPage + ")"})
+	case q.Voters > c.Seeds && c.Seeds > 0:
+		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+			Problem: fmt.Sprintf("%d brokers vote, and cluster.seeds has %d: the votes have not moved", q.Voters, c.Seeds),
+			Works:   "the metadata can be changed",
+			Remedy: "set the same list on all brokers that run; the log of " + leaderText(c) + " has what the votes wait for " +
+				"(docs/cluster.md, Change the voters)"})
 	case q.Voters%2 == 0:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("the number of voters is even: %d survive the failure of %s, not more than %d do", q.Voters,
@@ -323,8 +332,9 @@ func orUnclean(l *view.Leaderless) string {
 		return "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
 			"that only they have"
 	}
-	return fmt.Sprintf("; if they are lost for good, move each to another broker (%s), which ends with an error because "+
-		"there is nothing to copy, and then `chronikctl topic elect --unclean` begins them without their records", elsewhere(&l.Partitions))
+	return fmt.Sprintf("; if they are lost for good, delete the topics with `chronikctl topic delete TOPIC`, or let the partitions begin "+
+		"without their records: run %s for each, which reports that there is nothing to copy, and then `chronikctl topic elect --unclean`",
+		elsewhere(&l.Partitions))
 }
 
 // leaderlessOn adds to the finding about a broker that is not active the partitions that wait for
@@ -353,6 +363,14 @@ func unreached(c *view.Cluster, broker int32) string {
 		}
 	}
 	return ""
+}
+
+// refused reports whether nothing listens at the address of another broker: its process has ended,
+// or has not begun to listen.
+func (f *Facts) refused(broker int32) bool {
+	return slices.ContainsFunc(f.Cluster.Unreached, func(x view.Unreached) bool {
+		return x.Broker == broker && strings.Contains(x.Err, syscall.ECONNREFUSED.Error())
+	})
 }
 
 // untimely reports whether the dates of another broker's certificate keep this one from connecting.
@@ -384,21 +402,12 @@ func checkBrokers(f *Facts, n *notes) {
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + unreached(c, b.ID)
-			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
-				"start another broker if its replicas need one, run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
-			if f.untimely(b.ID) {
-				x.Remedy = fmt.Sprintf("replace the certificate of broker %d and its key; if `chronikd secure init` made them, copy its ca-key.pem to "+
-					"their directory DIR, and run `chronikd secure init DIR --renew`: the broker takes it without a restart (%s)", b.ID, clusterPage)
-			} else if o := f.other(b.ID); o != nil && o.Fresh(f.Now) {
-				x.Remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; "+
-					"if it has none, check the network between it and %s, in both directions; "+
-					"if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), b.ID, leaderText(c), clusterPage)
-			}
+			x.Remedy = f.fencedRemedy(b.ID)
 		case "starting":
-			x.Severity, x.Problem = health.Note, "it is starting"
+			x.Problem = "it is starting"
 			x.Remedy = "wait until it is ready"
 		case "draining", "drained":
-			x.Severity, x.Problem = health.Note, "it is stopping, and its leaderships have moved or move"
+			x.Problem = "it is stopping, and its leaderships have moved or move"
 			x.Remedy = "wait until it has returned before you stop another broker"
 		default:
 			if x.Follows = f.causeOf(b.ID); f.onlyFull(b.ID) != "" && b.FailedDirs > 0 {
@@ -469,6 +478,25 @@ func checkBrokers(f *Facts, n *notes) {
 		}
 		n.addShared(x)
 	}
+}
+
+// fencedRemedy returns what to do about a broker that is fenced.
+func (f *Facts) fencedRemedy(broker int32) string {
+	c, o := f.Cluster, f.other(broker)
+	switch {
+	case f.untimely(broker):
+		return fmt.Sprintf("replace the certificate of broker %d and its key; if `chronikd secure init` made them, copy its ca-key.pem to "+
+			"their directory DIR, and run `chronikd secure init DIR --renew`: the broker takes it without a restart (%s)", broker, clusterPage)
+	case o != nil && o.Fresh(f.Now) && f.refused(broker):
+		return fmt.Sprintf("start it: nothing listens at its address, although its own report is only %s old; if it runs, check the network "+
+			"between it and %s, in both directions (%s)", age(f.Now.Sub(o.At)), leaderText(c), clusterPage)
+	case o != nil && o.Fresh(f.Now):
+		return fmt.Sprintf("its own report is %s old: follow the findings of broker %d; if it has none, check the network between it and %s, in "+
+			"both directions; if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), broker, leaderText(c), clusterPage)
+	}
+	return fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
+		"run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d`; if a topic has a replica on every broker, start "+
+		"another broker before that (%[3]s)", leaderText(c), broker, clusterPage)
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.
@@ -578,6 +606,30 @@ func notReached(c *view.Cluster, x *view.Unreached) health.Finding {
 	}
 	out.Remedy += " (" + clusterPage + ")"
 	return out
+}
+
+func checkListeners(c *view.Cluster, n *notes) {
+	if len(c.Uncommon) == 0 {
+		return
+	}
+	var lacks []string
+	for _, l := range c.Uncommon {
+		lacks = append(lacks, fmt.Sprintf("%s %s no listener %s, which %s %s", brokersText(l.Lacks), hasHave(len(l.Lacks)), l.Name,
+			brokersText(l.On), hasHave(len(l.On))))
+	}
+	n.addShared(health.Finding{Severity: health.Bad, Subject: "names of listeners",
+		Problem: strings.Join(lacks, "; ") + ": clients that dial such a listener do not learn the brokers that lack it, and cannot use " +
+			"what these lead (LISTENER_NOT_FOUND)",
+		Works: "clients that dial a listener whose name all active brokers have, or one with `route: forward`",
+		Remedy: "give the listener the same `name:` in the configuration of all brokers (the one of `listen:` is called default), and restart " +
+			"those that change, one at a time (" + clusterPage + ")"})
+}
+
+func hasHave(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
 }
 
 func checkUnclean(c *view.Cluster, n *notes) {

@@ -77,7 +77,7 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		{"fenced, and heard", hearing(member(fenced), 0, 0, &health.Report{}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
 		{"starting", hearing(member(begins), 0, 0, &health.Report{Phase: "recovering logs", Progress: []string{"logs: 3 of 9"}}),
-			[]string{"note broker 3: it is starting; it reports: recovering logs, logs: 3 of 9"}},
+			[]string{"warn broker 3: it is starting; it reports: recovering logs, logs: 3 of 9"}},
 		{"not in sync", hearing(member(behind), 0, time.Hour, &health.Report{}),
 			[]string{"warn broker 3: it is active, and not all of its replicas are in sync; it is not in sync in 2 partitions"}},
 		{"not in sync, and without a log there, with others", hearing(member(behind), 0, time.Hour, &health.Report{
@@ -98,6 +98,15 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		}) {
 			t.Errorf("a report %v old: %+v, want the remedy %q", silent, findings, want)
 		}
+	}
+	ended := hearing(member(fenced, func(c *view.Cluster) {
+		c.Unreached = []view.Unreached{{Broker: 3, Address: "c:1", Err: "dial tcp: connect: connection refused"}}
+	}), 3*time.Second, 0, &health.Report{})
+	found, _ := Examine(Checks(), &ended)
+	if !slices.ContainsFunc(found, func(x health.Finding) bool {
+		return strings.HasPrefix(x.Remedy, "start it: nothing listens at its address")
+	}) {
+		t.Errorf("a broker that has just ended: %+v", found)
 	}
 	f := hearing(member(behind), 0, time.Hour, offline)
 	findings, _ := Examine(Checks(), &f)

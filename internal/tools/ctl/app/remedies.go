@@ -180,7 +180,9 @@ func remedies() map[int16]string {
 		kerr.InvalidTxnState.Code:                    fenced,
 		kerr.ConcurrentTransactions.Code:             "the transaction before has not ended: try again; chronikctl txn describe shows which markers are missing",
 		kerr.InvalidTransactionTimeout.Code:          "choose a shorter timeout; the broker's transaction.max.timeout.ms bounds it",
-		kerr.TransactionCoordinatorFenced.Code:       "the partition knows a later coordinator: run chronikctl txn find-hanging again",
+		kerr.ListenerNotFound.Code: "the partition's leader has no listener of the name of the one that was dialed: " +
+			"chronikctl cluster health names the brokers that lack it",
+		kerr.TransactionCoordinatorFenced.Code: "the partition knows a later coordinator: run chronikctl txn find-hanging again",
 	}
 }
 
