@@ -81,8 +81,9 @@ func (p *Peers) Dial(ctx context.Context, address string) (net.Conn, error) {
 	err = t.HandshakeContext(ctx)
 	if verify := (*tls.CertificateVerificationError)(nil); errors.As(err, &verify) {
 		err = &link.Mismatch{Reason: link.NotAdmitted, Err: verify.Err,
-			Cause:  fmt.Sprintf("the certificate of the broker at %s is not accepted: %v", address, verify.Err),
-			Remedy: "its authority must be in " + config.KeyTLSClientCA + ", and it must be valid and contain the name that is dialed"}
+			Cause: fmt.Sprintf("the certificate of the broker at %s is not accepted: %v", address, verify.Err),
+			Remedy: "its authority must be in " + config.KeyTLSClientCA + " and permit its names, " +
+				"and it must be valid and contain the name that is dialed"}
 	}
 	if header := (tls.RecordHeaderError{}); errors.As(err, &header) {
 		err = &link.Mismatch{Reason: link.NotAdmitted, Cause: "the listener at " + address + " does not use TLS",

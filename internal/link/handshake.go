@@ -197,7 +197,8 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	}
 	if alerted(err) {
 		return &Mismatch{Reason: NotAdmitted, ByPeer: true, Err: err, Cause: "this broker's certificate: " + err.Error(),
-			Remedy: "its authority must be in tls.client-ca there, and it must be valid, also as a client's (extended key usage clientAuth)"}
+			Remedy: "its authority must be in tls.client-ca there and permit its names, and it must be valid, also as a client's " +
+				"(extended key usage clientAuth)"}
 	}
 	if err != nil {
 		return err
