@@ -250,7 +250,7 @@ func assignManually(spec *TopicSpec, brokers []candidate) ([][]int32, error) {
 			return nil, refuse(InvalidReplicaAssignment, "Found multiple manual partition assignments for partition %d", a.Partition)
 		}
 		seen[a.Partition] = true
-		if err := cmp.Or(checkReplicas(a.Brokers, brokers, rf), checkFit(a.Brokers, brokers)); err != nil {
+		if err := cmp.Or(checkReplicas(a.Brokers, nil, brokers, rf), checkFit(a.Brokers, brokers)); err != nil {
 			return nil, err
 		}
 		rf = len(a.Brokers)

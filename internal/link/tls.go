@@ -77,7 +77,7 @@ func theirRemedy(f certs.Failure) string {
 	case certs.TheirDate:
 		return "renew that broker's certificate (tls.certificate), or correct the clock of this machine"
 	}
-	return "give that broker another certificate (tls.certificate)"
+	return "give that broker another certificate (tls.certificate), whose authority permits its names"
 }
 
 // ourRemedy is for a failure about the certificate of this broker.
@@ -88,7 +88,8 @@ func ourRemedy(f certs.Failure) string {
 	case certs.OursAuthority, certs.OursMissing:
 		return "add its authority to tls.client-ca there, or give this broker a certificate of an authority that is there"
 	}
-	return "its authority must be in tls.client-ca there, and it must be valid, also as a client's (extended key usage clientAuth)"
+	return "its authority must be in tls.client-ca there and permit its names, and it must be valid, also as a client's " +
+		"(extended key usage clientAuth)"
 }
 
 // endWithCertificates ends the connection when the certificate that the peer has shown expires. The

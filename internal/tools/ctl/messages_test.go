@@ -226,6 +226,8 @@ func jobs() [][]string {
 		{"", "broker", "fill", "7"},
 		{"", "broker", "drain", "7"},
 		{"", "broker", "drain", "1"},
+		{"", "broker", "drain", "1", "x"},
+		{"", "broker", "drain", "1", "7", "--end"},
 		{"", "broker", "maintain", "7", "--wait", "1ms"},
 		{"", "topic", "elect", "a:7"},
 	}

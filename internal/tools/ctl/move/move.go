@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -24,6 +25,7 @@ import (
 // the partition, then the one with the fewest replicas.
 type Plan struct {
 	brokers kadm.BrokerDetails // that are active and have log directories
+	drained []int32            // of these, the ones that get no replicas
 	load    map[int32]int      // replicas by broker, with those that are planned
 	parts   []*part            // of all topics, by topic and number
 	moving  kadm.ListPartitionReassignmentsResponses
@@ -105,6 +107,7 @@ func Read(ctx context.Context, adm *kadm.Client) (*Plan, kadm.Metadata, error) {
 		return nil, m, err
 	}
 	p := newPlan(m, moves)
+	p.drained = Drained(ctx, adm, m)
 	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
 	p.brokers = slices.DeleteFunc(slices.Clone(p.brokers), func(b kadm.BrokerDetail) bool {
 		has, answered := dirs[b.NodeID]
@@ -123,6 +126,24 @@ func Read(ctx context.Context, adm *kadm.Client) (*Plan, kadm.Metadata, error) {
 	})
 	return p, m, nil
 }
+
+// Drained returns the active brokers that get no replicas. Without the right to read their configs,
+// these are none; the controller refuses what would place one there.
+func Drained(ctx context.Context, adm *kadm.Client, m kadm.Metadata) (drained []int32) {
+	all, _ := adm.DescribeBrokerConfigs(ctx, m.Brokers.NodeIDs()...)
+	for _, r := range all {
+		id, err := strconv.ParseInt(r.Name, 10, 32)
+		for _, kv := range r.Configs {
+			if err == nil && kv.Key == TakesReplicas && kv.MaybeValue() == "false" {
+				drained = append(drained, int32(id))
+			}
+		}
+	}
+	return drained
+}
+
+// TakesReplicas is the broker config that broker drain sets.
+const TakesReplicas = "broker.takes.replicas"
 
 // newPlan returns an empty plan. The metadata must have all topics, and moves all reassignments in
 // progress.
@@ -175,6 +196,9 @@ func (p *Plan) Moves() (moves []Move) {
 // Takes reports whether a broker is active and has log directories.
 func (p *Plan) Takes(broker int32) bool { return p.active(broker) }
 
+// Drained reports whether a broker gets no replicas, as broker drain has asked for.
+func (p *Plan) Drained(broker int32) bool { return slices.Contains(p.drained, broker) }
+
 func (p *Plan) active(broker int32) bool {
 	return slices.ContainsFunc(p.brokers, func(b kadm.BrokerDetail) bool { return b.NodeID == broker })
 }
@@ -196,8 +220,8 @@ func (p *Plan) shares(broker int32, others []int32) bool {
 }
 
 // SetFactor plans a number of replicas for each partition of a topic. It removes replicas first on
-// brokers that are not active, then in racks with several, then on the broker that has the most;
-// the preferred leader stays if its broker is active.
+// brokers that are not active or drained, then in racks with several, then on the broker that has
+// the most; the preferred leader stays if its broker is active.
 func (p *Plan) SetFactor(topic string, factor int) error {
 	for _, x := range p.of(topic) {
 		for len(x.to) > factor {
@@ -222,7 +246,7 @@ func (p *Plan) surplus(replicas []int32) int {
 	worth := func(i int) int {
 		b := replicas[i]
 		switch {
-		case !p.active(b):
+		case !p.active(b) || p.Drained(b):
 			return 0
 		case i == 0:
 			return 3
@@ -240,8 +264,18 @@ func (p *Plan) surplus(replicas []int32) int {
 	return gone
 }
 
-// Leave plans the move of all replicas from a broker to others.
-func (p *Plan) Leave(broker int32) error {
+// Leave plans the move of all replicas from brokers to others, which are none of them.
+func (p *Plan) Leave(brokers ...int32) error {
+	p.drained = append(p.drained, brokers...)
+	for _, b := range brokers {
+		if err := p.leave(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plan) leave(broker int32) error {
 	for _, x := range p.parts {
 		p.topics[x.topic] = p.topics[x.topic] || slices.Contains(p.moving[x.topic][x.n].RemovingReplicas, broker)
 		at := slices.Index(x.to, broker)
@@ -279,7 +313,7 @@ func (p *Plan) choose(replicas []int32, leave int32) (best int32, ok bool) {
 	stay := slices.DeleteFunc(slices.Clone(replicas), func(r int32) bool { return r == leave })
 	var free []int32
 	for _, b := range p.brokers {
-		if b.NodeID != leave && !slices.Contains(replicas, b.NodeID) {
+		if b.NodeID != leave && !p.Drained(b.NodeID) && !slices.Contains(replicas, b.NodeID) {
 			free = append(free, b.NodeID)
 		}
 	}
