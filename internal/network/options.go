@@ -66,6 +66,9 @@ type Options struct {
 
 	// Limits bound the open connections; SetLimits changes them. Default: no limits.
 	Limits Limits
+	// LocalPlaces is how many connections from the broker's own machine are served above the limits
+	// of all connections and of a listener, so that an administrator can raise them. Default: none.
+	LocalPlaces int
 	// Connecting is called for each new connection; it returns for how long its address has to wait
 	// because it made too many, 0 if it need not. Such a connection is not served, and closed after
 	// that time. Listeners of other brokers are exempt. Default: none waits.
@@ -224,7 +227,9 @@ type Listener struct {
 type Observer interface {
 	Opened(*Listener)
 	Closed(*Listener, CloseReason)
-	Refused(*Listener, RefuseReason)
+	// Refused is called when a connection from an address was refused; the address is not valid if
+	// accept failed.
+	Refused(*Listener, netip.Addr, RefuseReason)
 	// Answered is called when a request's answer is ready, after its Code was
 	// set. The request's fields are valid during the call.
 	Answered(r *Request, responseBytes int, took time.Duration)
@@ -313,13 +318,13 @@ const (
 // noopObserver ignores all events.
 type noopObserver struct{}
 
-func (noopObserver) Opened(*Listener)                           {}
-func (noopObserver) Closed(*Listener, CloseReason)              {}
-func (noopObserver) Refused(*Listener, RefuseReason)            {}
-func (noopObserver) Answered(*Request, int, time.Duration)      {}
-func (noopObserver) Sent(int16, time.Duration)                  {}
-func (noopObserver) Throttled(int16, time.Duration)             {}
-func (noopObserver) BudgetWait(string)                          {}
-func (noopObserver) Handshake(*Listener, string, time.Duration) {}
-func (noopObserver) Login(*LoginEvent)                          {}
-func (noopObserver) Logout(*LogoutEvent)                        {}
+func (noopObserver) Opened(*Listener)                            {}
+func (noopObserver) Closed(*Listener, CloseReason)               {}
+func (noopObserver) Refused(*Listener, netip.Addr, RefuseReason) {}
+func (noopObserver) Answered(*Request, int, time.Duration)       {}
+func (noopObserver) Sent(int16, time.Duration)                   {}
+func (noopObserver) Throttled(int16, time.Duration)              {}
+func (noopObserver) BudgetWait(string)                           {}
+func (noopObserver) Handshake(*Listener, string, time.Duration)  {}
+func (noopObserver) Login(*LoginEvent)                           {}
+func (noopObserver) Logout(*LogoutEvent)                         {}
