@@ -74,7 +74,8 @@ func (b *Broker) limitConnections(r *components) {
 	}
 }
 
-// showRefusals adds to the facts what is refused to clients, with the present limits of connections.
+// showRefusals adds to the facts what is refused to clients, with the present limits of
+// connections.
 func (b *Broker) showRefusals(r *components) checks.Source {
 	return func(f *checks.Facts) {
 		f.Refused = b.guard.Refusals.Last()
@@ -82,7 +83,8 @@ func (b *Broker) showRefusals(r *components) checks.Source {
 			return
 		}
 		now := b.networkLimits(r, b.limits.now.Load())
-		f.ConnectionLimits = map[string]int{checks.LimitTotal: now.Connections, checks.LimitUnauthenticated: b.cfg.Security.MaxUnauthenticated}
+		f.ConnectionLimits = map[string]int{checks.LimitTotal: now.Connections,
+			checks.LimitUnauthenticated: b.cfg.Security.MaxUnauthenticated}
 		if now.PerIP < math.MaxInt32 && len(now.PerIPOf) == 0 {
 			f.ConnectionLimits[checks.LimitPerIP] = int(now.PerIP)
 		}

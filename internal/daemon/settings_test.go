@@ -99,13 +99,7 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	for _, c := range local {
 		must.OK(t, c.Close())
 	}
-	var shown checks.Facts
-	b.showRefusals(b.components)(&shown)
-	if !slices.ContainsFunc(shown.Refused, func(x view.Refused) bool {
-		return x.Kind == view.RefusedConnection && x.Cause == most && x.Who.Address == "127.0.0.1"
-	}) || shown.ConnectionLimits[most] != 1 || shown.ConnectionLimits[checks.LimitTotal] != 500 {
-		t.Errorf("refused connections are shown as %+v, with the limits %v", shown.Refused, shown.ConnectionLimits)
-	}
+	showsRefused(t, b, most, 1)
 	alter(kadm.DeleteConfig, most, "", self)
 	zero, only := "0", "10.0.0.7:9"
 	if _, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.connections.per.ip", Value: &zero},
@@ -123,6 +117,19 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 		if r.Take() <= 0 {
 			t.Errorf("the new rate of %s is not used", of)
 		}
+	}
+}
+
+// showsRefused checks that a connection from this machine that a limit refused is a fact of the
+// checks, with the value of the limit.
+func showsRefused(t *testing.T, b *Broker, limit string, value int) {
+	t.Helper()
+	var shown checks.Facts
+	b.showRefusals(b.components)(&shown)
+	if !slices.ContainsFunc(shown.Refused, func(x view.Refused) bool {
+		return x.Kind == view.RefusedConnection && x.Cause == limit && x.Who.Address == "127.0.0.1"
+	}) || shown.ConnectionLimits[limit] != value || shown.ConnectionLimits[checks.LimitTotal] != 500 {
+		t.Errorf("refused connections are shown as %+v, with the limits %v", shown.Refused, shown.ConnectionLimits)
 	}
 }
 

@@ -40,7 +40,8 @@ type Guard struct {
 // New returns the guard of a configuration, without rules and quotas. It opens no file.
 func New(cfg *config.Config, log *zap.Logger) (*Guard, error) {
 	began := time.Now()
-	g := &Guard{cfg: cfg, log: log, Refusals: refusals.New(time.Now), Quotas: quota.NewKeeper(func() time.Duration { return time.Since(began) })}
+	g := &Guard{cfg: cfg, log: log, Refusals: refusals.New(time.Now),
+		Quotas: quota.NewKeeper(func() time.Duration { return time.Since(began) })}
 	g.Quotas.Refusals = g.Refusals
 	var err error
 	g.Logins, err = NewLogins(cfg, log.Named("logins"))

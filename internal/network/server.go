@@ -287,16 +287,16 @@ func (s *Server) known(c *conn) {
 type slot struct {
 	ip       netip.Addr
 	listener string
-	counts   place
+	counts   against
 }
 
-// place is which limit a slot counts against.
-type place uint8
+// against is which limits a slot counts against.
+type against uint8
 
 const (
-	againstAll   place = iota // all limits
-	againstNone               // none: it is that of a broker, or of a caller
-	againstLocal              // Options.LocalPlaces
+	againstAll   against = iota // all limits
+	againstNone                 // none: it is that of a broker, or of a caller
+	againstLocal                // Options.LocalPlaces
 )
 
 // local reports whether a client is on the same machine: it connects to its own address, or through

@@ -95,8 +95,8 @@ func TestRefusalsAreCountedByClient(t *testing.T) {
 	o, _, _ := newTestObserver(t)
 	o.refused = refusals.New(time.Now)
 	l, ip := &network.Listener{Name: "clients"}, netip.MustParseAddr("10.0.0.1")
-	for _, why := range []network.RefuseReason{network.RefusedTotal, network.RefusedPerIP, network.RefusedListener, network.RefusedUnauthenticated,
-		network.RefusedFiles, network.RefusedRate, network.RefusedDraining} {
+	for _, why := range []network.RefuseReason{network.RefusedTotal, network.RefusedPerIP, network.RefusedListener,
+		network.RefusedUnauthenticated, network.RefusedFiles, network.RefusedRate, network.RefusedDraining} {
 		o.Refused(l, ip, why)
 	}
 	o.Opened(l)

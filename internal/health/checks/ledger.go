@@ -17,8 +17,8 @@ const (
 	freeLines   = 4
 	quietFor    = time.Minute
 	forgetAfter = 10 * time.Minute
-	// A fault that is back after at most backWithin has not been away: a lossy network, for example,
-	// hides it for a second.
+	// A fault that is back after at most backWithin has not been away: a lossy network, for
+	// example, hides it for a second.
 	backWithin = 10 * time.Second
 )
 

@@ -130,7 +130,8 @@ func TestTheAgeOfAFaultIsThatOfItsMeaning(t *testing.T) {
 		now = now.Add(after)
 		var findings []health.Finding
 		for _, p := range problems {
-			findings = append(findings, health.Finding{Check: "certificate", Subject: "certificate of clients", Severity: health.Warn, Problem: p})
+			findings = append(findings, health.Finding{Check: "certificate", Subject: "certificate of clients",
+				Severity: health.Warn, Problem: p})
 		}
 		l.enter(findings, now, true)
 		for _, f := range findings {

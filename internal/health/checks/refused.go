@@ -71,7 +71,7 @@ func (r *refused) who() string {
 }
 
 // checkRefused reports what the broker refuses to clients, or lets them wait for, although it works
-// as it was told.
+// as configured.
 func checkRefused(f *Facts, n *notes) {
 	if all := refusalsIn(f.Refused); all > 0 {
 		n.see(text.Plural(all, "refusal to a client", "refusals to clients") + " in the last minute")
@@ -118,7 +118,8 @@ func checkRefused(f *Facts, n *notes) {
 		}
 	}
 	if left > 0 {
-		n.add(health.Warn, "clients", fmt.Sprintf("%s more refused or held back by other causes", text.Plural(left, "group is", "groups are")),
+		n.add(health.Warn, "clients",
+			text.Plural(left, "other cause refuses clients or holds them back", "other causes refuse clients or hold them back"),
 			"follow the findings above")
 	}
 }
@@ -178,8 +179,9 @@ func refusedLogins(r *refused, n *notes) {
 	}
 	mechanism := cmp.Or(first.Cause, "an unknown mechanism")
 	n.addFinding(health.Finding{Severity: health.Warn, Subject: "logins on listener " + first.Rule,
-		Problem: fmt.Sprintf("%s with %s, %s, and %d succeeded: %s; the reason of %s: %s", text.Plural(r.count, "login failed", "logins failed"),
-			mechanism, r.inTheMinute(), first.PassedAll, r.who(), first.Who.String(), first.Detail),
+		Problem: fmt.Sprintf("%s with %s, %s, and %d succeeded: %s; the reason of %s: %s",
+			text.Plural(r.count, "login failed", "logins failed"), mechanism, r.inTheMinute(), first.PassedAll, r.who(),
+			first.Who.String(), first.Detail),
 		Works: "clients that are logged in stay so",
 		Remedy: "`chronikctl user list` shows who has a password; give the clients the right one, or set theirs with " +
 			health.Command("chronikctl", "user", "set-password", "NAME") + "; the log has each reason (`a login failed`)"})

@@ -33,7 +33,7 @@ func servingChecks() []Check {
 		{Name: "damage", run: checkDamage,
 			Doc: "Partitions in which a read, or the reading of all segments, found damaged records: the offsets that cannot be read, and the next one that can."},
 		{Name: "refused", run: checkRefused,
-			Doc: "Clients that the broker refuses or holds back, for long and in numbers, as it was told to: by limits of connections, failed logins, access rules and quotas."},
+			Doc: "Clients that the broker refuses or holds back, for long and in numbers, because of its configuration: limits of connections, failed logins, access rules and quotas."},
 		{Name: "metadata", run: checkMetadata,
 			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,

@@ -1,10 +1,11 @@
 // Package refusals counts what a broker refuses to clients, and for how long it lets them wait, by
 // what refuses and who is refused. What refuses reports to a Table: the limits of connections, the
 // checks of logins, the rules of access, and the quotas. So an operator sees why clients stand
-// still, although the broker works as it was told.
+// still, although the broker works as configured.
 //
 // Clients choose names and have many addresses, so a Table has bounds: beyond them it counts what
-// refuses, and no longer who is refused.
+// refuses, and no longer who is refused. It decides nothing: what refuses has the reason, and the
+// checks of health know how many are too many.
 package refusals
 
 import (
@@ -250,8 +251,8 @@ func (t *Table) Last() (all []view.Refused) {
 		x.mu.Unlock()
 	}
 	slices.SortFunc(all, func(a, b view.Refused) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Rule, b.Rule),
-			cmp.Compare(a.Who.String(), b.Who.String()))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Cause, b.Cause),
+			cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Who.String(), b.Who.String()))
 	})
 	return all
 }

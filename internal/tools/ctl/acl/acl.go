@@ -56,7 +56,8 @@ type entry struct {
 }
 
 func newEntry(b *acl.Binding) entry {
-	return entry{acl.Written(b.Type), b.Name, acl.Written(b.Pattern), b.Principal, b.Host, acl.Written(b.Operation), acl.Written(b.Permission)}
+	return entry{acl.Written(b.Type), b.Name, acl.Written(b.Pattern), b.Principal, b.Host, acl.Written(b.Operation),
+		acl.Written(b.Permission)}
 }
 
 // table returns rules as a table and as entries.

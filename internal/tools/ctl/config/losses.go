@@ -22,8 +22,8 @@ import (
 // localPlaces is how many connections a broker serves from its own machine above max.connections.
 const localPlaces = "10"
 
-// loss is what falls out of logs because of an edit of one entity, and which brokers it closes. The numbers are upper bounds,
-// because brokers remove whole segments.
+// loss is what falls out of logs because of an edit of one entity, and which brokers it closes. The
+// numbers are upper bounds, because brokers remove whole segments.
 type loss struct {
 	records, bytes int64 // bytes of all replicas, 0 if unknown
 	partitions     int   // that lose records
