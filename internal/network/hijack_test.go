@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -205,7 +206,7 @@ type refusals struct {
 	all []RefuseReason
 }
 
-func (r *refusals) Refused(_ *Listener, why RefuseReason) {
+func (r *refusals) Refused(_ *Listener, _ netip.Addr, why RefuseReason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, why)

@@ -66,6 +66,9 @@ type Options struct {
 
 	// Limits bound the open connections; SetLimits changes them. Default: no limits.
 	Limits Limits
+	// LocalPlaces is how many connections from the broker's own machine are served above the limits
+	// of all connections and of a listener, so that an administrator can raise them. Default: none.
+	LocalPlaces int
 	// Connecting is called for each new connection; it returns for how long its address has to wait
 	// because it made too many, 0 if it need not. Such a connection is not served, and closed after
 	// that time. Listeners of other brokers are exempt. Default: none waits.
@@ -224,7 +227,9 @@ type Listener struct {
 type Observer interface {
 	Opened(*Listener)
 	Closed(*Listener, CloseReason)
-	Refused(*Listener, RefuseReason)
+	// Refused is called when a connection from an address was refused; the address is not valid if
+	// accept failed.
+	Refused(*Listener, netip.Addr, RefuseReason)
 	// Answered is called when a request's answer is ready, after its Code was
 	// set. The request's fields are valid during the call.
 	Answered(r *Request, responseBytes int, took time.Duration)
@@ -313,13 +318,32 @@ const (
 // NoObserver ignores all events. An Observer of some events embeds it.
 type NoObserver struct{}
 
-func (NoObserver) Opened(*Listener)                           {}
-func (NoObserver) Closed(*Listener, CloseReason)              {}
-func (NoObserver) Refused(*Listener, RefuseReason)            {}
-func (NoObserver) Answered(*Request, int, time.Duration)      {}
-func (NoObserver) Sent(int16, time.Duration)                  {}
-func (NoObserver) Throttled(int16, time.Duration)             {}
-func (NoObserver) BudgetWait(string)                          {}
+// Opened implements Observer.
+func (NoObserver) Opened(*Listener) {}
+
+// Closed implements Observer.
+func (NoObserver) Closed(*Listener, CloseReason) {}
+
+// Refused implements Observer.
+func (NoObserver) Refused(*Listener, netip.Addr, RefuseReason) {}
+
+// Answered implements Observer.
+func (NoObserver) Answered(*Request, int, time.Duration) {}
+
+// Sent implements Observer.
+func (NoObserver) Sent(int16, time.Duration) {}
+
+// Throttled implements Observer.
+func (NoObserver) Throttled(int16, time.Duration) {}
+
+// BudgetWait implements Observer.
+func (NoObserver) BudgetWait(string) {}
+
+// Handshake implements Observer.
 func (NoObserver) Handshake(*Listener, string, time.Duration) {}
-func (NoObserver) Login(*LoginEvent)                          {}
-func (NoObserver) Logout(*LogoutEvent)                        {}
+
+// Login implements Observer.
+func (NoObserver) Login(*LoginEvent) {}
+
+// Logout implements Observer.
+func (NoObserver) Logout(*LogoutEvent) {}

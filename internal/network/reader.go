@@ -80,7 +80,7 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.Is(err, errStopped):
 		return ClosedShutdown, false
 	case c.over != "":
-		c.srv.refused(c.listener, c.peer, c.over)
+		c.srv.refused(c.listener, c.peer, c.ip, c.over)
 		return ClosedLimit, false
 	case errors.As(err, &h):
 		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its TLS handshake failed", h)

@@ -64,6 +64,10 @@ type Facts struct {
 	Unread []TierFailure
 	// Others are the reports of the other registered brokers. A Monitor sets them.
 	Others []Other
+	// Refused is what was refused to clients in the last minute, or had to wait for a quota, and
+	// ConnectionLimits are the present limits of connections by the names of their configs.
+	Refused          []view.Refused
+	ConnectionLimits map[string]int
 	// Weaker names the topics whose profile acknowledges records that are only written, although
 	// the default profile guarantees more.
 	Weaker []string

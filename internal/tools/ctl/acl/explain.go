@@ -54,7 +54,7 @@ func explain(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := verdict{Principal: principal(args[0]), Host: host, Operation: written(op), Resource: written(t), Name: name}
+			v := verdict{Principal: principal(args[0]), Host: host, Operation: acl.Written(op), Resource: acl.Written(t), Name: name}
 			return withAll(cmd.Context(), a, func(_ *kgo.Client, all []acl.Binding) error {
 				return v.explain(cmd.Context(), a, all, op, t)
 			})

@@ -59,7 +59,7 @@ func (a *App) Certificates(ctx context.Context, at string) (*Shown, error) {
 		return nil, WithCode(ExitUnreachable, fmt.Errorf("no certificate from %s: %w; %s", at, err, remedy))
 	}
 	if err := verify(s.Chain, config); err != nil && !accept {
-		s.Refusal = strings.TrimPrefix(err.Error(), "x509: ") + "; " + a.tlsRemedy(certs.Explain(err))
+		s.Refusal = strings.TrimPrefix(err.Error(), "x509: ") + "; " + tlsRemedy(certs.Explain(err), a.ownCertificate())
 	}
 	return s, nil
 }

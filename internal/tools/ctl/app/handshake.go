@@ -16,7 +16,7 @@ import (
 // handshakeRemedy returns what to change if a TLS handshake or a login with a broker failed, else
 // "". It is the only place that decides this. secured reports that a TLS handshake succeeded.
 func (a *App) handshakeRemedy(ctx context.Context, err error, secured bool) string {
-	if remedy := a.tlsRemedy(certs.Explain(err)); remedy != "" {
+	if remedy := tlsRemedy(certs.Explain(err), a.ownCertificate()); remedy != "" {
 		return remedy
 	}
 	switch {
@@ -34,8 +34,8 @@ func (a *App) handshakeRemedy(ctx context.Context, err error, secured bool) stri
 	case a.Settings.Encrypted():
 		return "it closed the connection: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers"
 	case a.Settings.Get(contexts.SASL) != "":
-		return "it closed the connection: it may not support authentication there; remove the sasl settings, or give another port with " +
-			"--brokers"
+		return "it closed the connection: a limit of connections may be reached, then its log says so; otherwise it may not support " +
+			"authentication there: remove the sasl settings, or give another port with --brokers"
 	}
 	return "it closed the connection: does it require authentication (--sasl), or a certificate (--tls-ca, --tls-cert)?"
 }
@@ -44,10 +44,13 @@ func (a *App) handshakeRemedy(ctx context.Context, err error, secured bool) stri
 // closes before it has read everything resets the connection.
 func dropped(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
 
-// tlsRemedy returns what to change after a failure of TLS, else "".
-func (a *App) tlsRemedy(f certs.Failure) string {
+// ownCertificate reports whether the command has a certificate of its own.
+func (a *App) ownCertificate() bool { return a.Settings.Get(contexts.TLSCert) != "" }
+
+// tlsRemedy returns what to change after a failure of TLS, else "". own reports that the command
+// has a certificate.
+func tlsRemedy(f certs.Failure, own bool) string {
 	const accepted = "one that the broker accepts, signed by an authority in its tls.client-ca"
-	own := a.Settings.Get(contexts.TLSCert) != ""
 	switch {
 	case f == certs.PlainText:
 		return "it does not use TLS there: remove the tls settings, or give its TLS port with --brokers"

@@ -94,7 +94,7 @@ func TestRemediesOfHandshakes(t *testing.T) {
 			_, _ = nc.Write([]byte{0x15, 3, 3, 0, 2, 2, 10})
 		}), [][]string{sasl}, "it answered with an alert of TLS; it uses TLS there: add --tls-ca"},
 		{"sasl, and no TLS there", serve(t, hangsUp), [][]string{sasl},
-			"; it closed the connection: it may not support authentication there; remove the sasl settings"},
+			"; it closed the connection: a limit of connections may be reached"},
 		{"a foreign authority", serveTLS(t, open), [][]string{{"--tls"}}, "; give the certificate of the authority that signed"},
 		{"no certificate", serveTLS(t, closed), [][]string{trust}, "; it requires a certificate of clients: give one that"},
 		{"a foreign certificate", serveTLS(t, closed), [][]string{trust, other}, "; the certificate of --tls-cert is of no authority that"},
