@@ -18,6 +18,10 @@ type Cluster struct {
 	Leaderless []Leaderless
 	Unclean    Partitions
 	Moving     int
+	// Partitions counts all partitions. Apart are those of them without a leader, or with a replica
+	// in sync on a broker that this one does not reach: while the ISR cannot change, nothing is
+	// acknowledged there with acks=all.
+	Partitions, Apart int
 	// ISR counts the partitions that this broker leads by the size of their ISR, and Eligible those
 	// of them with eligible leader replicas.
 	ISR      map[int]int
@@ -68,6 +72,8 @@ type Quorum struct {
 	// broker has no connection: "broker 2 (b:9092)".
 	Voters      int
 	Unreachable []string
+	// Away are the brokers in Unreachable that are registered.
+	Away []int32
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,13 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// stopWords are in remedies that stop something, and neverStops is what says the contrary, or is
+// about something else than a broker.
+var (
+	stopWords  = regexp.MustCompile(`\b(?i:stop|stops|restart)\b`)
+	neverStops = regexp.MustCompile(`without a restart|do not stop|before (another broker is stopped|you stop)|stop producers|stop its members`)
 )
 
 // findingsOf runs one check and returns its findings as "severity subject: problem", and its
@@ -27,6 +35,12 @@ func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string
 	for _, x := range findings {
 		if x.Check != check || x.Remedy == "" || x.Problem == "" || x.Subject == "" {
 			t.Errorf("%s: a finding must have a subject, a problem and a remedy: %+v", check, x)
+		}
+		if told := stopWords.FindString(neverStops.ReplaceAllString(x.Remedy, "")); (told != "") != x.Stops {
+			t.Errorf("%s: a remedy says %q, and Stops is %v: %s", check, told, x.Stops, x.Remedy)
+		}
+		if check == health.CheckBrokers && x.Holds == "" {
+			t.Errorf("a broker is not in order, and no other one waits with a stop: %+v", x)
 		}
 		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
 	}

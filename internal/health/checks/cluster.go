@@ -148,7 +148,7 @@ func checkQuorum(f *Facts, n *notes) {
 	}
 	if q.NoLeader >= noLeaderAfter {
 		problem := "the cluster has no metadata leader: no election, topic or config can change"
-		works := "partitions whose leader and enough replicas are alive can be written with acks=all and read"
+		works := written(c)
 		if storeFailed(q) {
 			problem = "this broker follows no metadata leader and has no vote, because its metadata cannot be written: " + q.Failed
 			works = "other brokers lead its partitions, if a majority of the voters is without this fault"
@@ -175,7 +175,7 @@ func checkQuorum(f *Facts, n *notes) {
 			remedy = mend
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem, Works: works,
-			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self)})
+			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self), Holds: mostVoters(most, q.Voters)})
 		return
 	}
 	switch {
@@ -190,12 +190,14 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: fmt.Sprintf("%s of %d has a member id that no broker has: its metadata directory was lost, and its vote has not moved",
 				text.Count(q.Orphans, "voter"), q.Voters),
 			Works:  "the metadata can be changed",
+			Holds:  "start the broker whose metadata directory was lost",
 			Remedy: "do not stop another broker now; start the broker whose directory was lost, with its node.id and an empty data directory: it takes the vote over (" + clusterPage + ")"})
 	case q.Voters < c.Seeds:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
 				failures(q.Voters)),
 			Works:  "the metadata can be changed",
+			Holds:  "start the other brokers of cluster.seeds",
 			Remedy: "start the other brokers of cluster.seeds; they become voters when they have copied the metadata (" + clusterPage + ")"})
 	case q.Voters%2 == 0:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
@@ -207,6 +209,26 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: "this cluster has one voter: if it loses its data directory, the metadata are lost",
 			Remedy:  "name 3 or 5 brokers in cluster.seeds if the cluster has that many (" + clusterPage + ")"})
 	}
+}
+
+// written returns what can be written without a metadata leader, when no ISR can change. Reads need
+// the leader only.
+func written(c *view.Cluster) string {
+	switch n := c.Partitions - c.Apart; {
+	case c.Partitions == 0:
+		return ""
+	case n == 0:
+		return "no partition can be written now: each waits for a broker that this one does not reach; brokers that run serve reads of what they lead"
+	default:
+		return fmt.Sprintf("%d of %s can be written with acks=all, and read: this broker reaches all of their replicas in sync", n,
+			text.Plural(c.Partitions, "partition", "partitions"))
+	}
+}
+
+// mostVoters is what must come before a broker is stopped while the metadata have no majority to
+// lose.
+func mostVoters(most, all int) string {
+	return fmt.Sprintf("bring back brokers until %d of %d voters reach each other", most, all)
 }
 
 // voteRemedy returns what to do about votes of unregistered brokers. A list of an even number of
@@ -347,7 +369,7 @@ func checkBrokers(f *Facts, n *notes) {
 	n.see(text.Count(len(c.Brokers), "registered broker"))
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
-		x := health.Finding{Severity: health.Warn, Subject: health.BrokerSubject(b.ID)}
+		x := health.Finding{Severity: health.Warn, Subject: health.BrokerSubject(b.ID), Holds: holds(b)}
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + unreached(c, b.ID)
@@ -436,6 +458,21 @@ func checkBrokers(f *Facts, n *notes) {
 		}
 		n.addShared(x)
 	}
+}
+
+// holds returns what must come before another broker is stopped, while this one is not in order.
+func holds(b *view.Broker) string {
+	switch {
+	case b.State == "fenced":
+		return fmt.Sprintf("bring back broker %d", b.ID)
+	case b.State == "starting":
+		return fmt.Sprintf("wait until broker %d is ready", b.ID)
+	case b.State == "draining", b.State == "drained":
+		return fmt.Sprintf("wait until broker %d has returned", b.ID)
+	case b.FailedDirs+b.HungDirs+b.LowDirs+b.Damaged.Count > 0:
+		return fmt.Sprintf("resolve the findings of broker %d", b.ID)
+	}
+	return fmt.Sprintf("wait until broker %d is in sync", b.ID)
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.

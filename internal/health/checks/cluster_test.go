@@ -89,6 +89,24 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 	}
 }
 
+// Without a metadata leader the finding counts what can be written, and any stop comes after the
+// majority.
+func TestWhatCanBeWrittenWithoutAMetadataLeader(t *testing.T) {
+	for apart, want := range map[int]string{
+		0: "3 of 3 partitions can be written with acks=all, and read: ",
+		2: "1 of 3 partitions can be written with acks=all, and read: ",
+		3: "no partition can be written now: ",
+	} {
+		f := member(func(c *view.Cluster) { c.Quorum.NoLeader, c.Partitions, c.Apart = time.Minute, 3, apart })
+		var n notes
+		checkQuorum(&f, &n)
+		if len(n.findings) != 1 || !strings.HasPrefix(n.findings[0].Works, want) ||
+			n.findings[0].Holds != "bring back brokers until 2 of 3 voters reach each other" {
+			t.Errorf("%d wait: %+v", apart, n.findings)
+		}
+	}
+}
+
 func TestMetadataQuorum(t *testing.T) {
 	quorum := func(change func(*view.Quorum)) Facts { return member(func(c *view.Cluster) { change(&c.Quorum) }) }
 	examine(t, "quorum", []patient{

@@ -571,6 +571,7 @@ func checkMetadata(f *Facts, n *notes) {
 			Problem: "this broker does not vote yet in the place of its former metadata directory, which is lost; " +
 				"if another broker loses its directory now, no majority may be left",
 			Works: "clients are served",
+			Holds: "wait until the vote of the lost metadata directory has moved",
 			Remedy: "wait a few seconds before another broker is stopped; " + health.Command("chronikctl", "cluster", "describe") +
 				" shows the voters (docs/replication.md, Losing a metadata directory)"})
 	}
