@@ -148,7 +148,7 @@ func (s *survey) partitions() {
 	for t := range s.img.Topics() {
 		for i, p := range t.Partitions.All() {
 			s.x.Partitions++
-			if p.Leader < 0 || slices.ContainsFunc(p.ISR, s.away) {
+			if p.Leader < 0 || len(p.ISR) < s.c.MinISR(s.img, t, p) || slices.ContainsFunc(p.ISR, s.away) {
 				s.x.Apart++
 			}
 			if len(p.Adding)+len(p.Removing) > 0 {

@@ -106,7 +106,8 @@ func TestPartitionsThatWaitForABrokerThatIsNotReached(t *testing.T) {
 		isr, away []int32
 		apart     int
 	}{
-		{1, all(), nil, 0}, {1, all(), []int32{3}, 1}, {1, []int32{1, 2}, []int32{3}, 0}, {1, []int32{1}, []int32{2, 3}, 0},
+		{1, all(), nil, 0}, {1, all(), []int32{3}, 1}, {1, []int32{1, 2}, []int32{3}, 0},
+		{1, []int32{1}, []int32{2, 3}, 1}, // fewer than min.insync.replicas
 		{2, []int32{1, 2}, []int32{2, 3}, 1}, {-1, []int32{1}, nil, 1},
 	} {
 		away = x.away

@@ -18,9 +18,9 @@ type Cluster struct {
 	Leaderless []Leaderless
 	Unclean    Partitions
 	Moving     int
-	// Partitions counts all partitions. Apart are those of them without a leader, or with a replica
-	// in sync on a broker that this one does not reach: while the ISR cannot change, nothing is
-	// acknowledged there with acks=all.
+	// Partitions counts all partitions. Apart are those of them without a leader, with too few
+	// replicas in sync, or with one on a broker that this one does not reach: while the ISR cannot
+	// change, nothing is acknowledged there with acks=all.
 	Partitions, Apart int
 	// ISR counts the partitions that this broker leads by the size of their ISR, and Eligible those
 	// of them with eligible leader replicas.

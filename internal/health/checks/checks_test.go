@@ -453,6 +453,13 @@ func TestRemedyOfAPartitionWithoutALog(t *testing.T) {
 	if strings.Contains(got, "log repair") || !strings.Contains(got, "`chronikctl topic delete t`") {
 		t.Error(got)
 	}
+	f.Cluster = &view.Cluster{Brokers: make([]view.Broker, 3)}
+	got = f.repair(&view.Log{Topic: "t", Replicated: true})
+	verify, repair, remove := strings.Index(got, "`chronikctl log verify --dir /var/lib/chronik`"),
+		strings.Index(got, "`chronikctl log repair --dir /var/lib/chronik --backup "), strings.Index(got, "`chronikctl topic delete t`")
+	if verify < 0 || repair < verify || remove < repair || !strings.Contains(got, " --last-copy`") {
+		t.Errorf("quarantined records may be the last copy: %s", got)
+	}
 }
 
 func TestPartitionsThatCannotBeUsed(t *testing.T) {

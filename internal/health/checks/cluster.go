@@ -284,7 +284,7 @@ func checkLeaderless(f *Facts, n *notes) {
 			x.Subject += ", on " + on
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
 			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
-				"; if no broker has a log of them, for example because the topic was deleted after the backup that was restored, " +
+				"; if no broker has a log or quarantined records of them (`chronikctl log verify`), for example because the topic was deleted after the backup that was restored, " +
 				"`chronikctl topic delete TOPIC`"
 			if x.Follows = f.onlyAllFull(l.Brokers); x.Follows != "" {
 				x.Problem = partitionsText(&l.Partitions) + " cannot be written or read: log directories of " + on + " are full"
