@@ -72,12 +72,12 @@ func (c *Cluster) describeVoters(img *metadata.Image, members []raftstore.Member
 		}
 		q.Voters++
 		name := fmt.Sprintf("a member without a broker, %016x", m.Member)
-		known, id := false, int32(0)
+		known, broker := false, int32(-1)
 		for _, b := range img.Brokers() {
 			if b.Member != m.Member {
 				continue
 			}
-			known, id, name = true, b.ID, fmt.Sprintf("broker %d", b.ID)
+			known, broker, name = true, b.ID, fmt.Sprintf("broker %d", b.ID)
 			if at, ok := b.Peer(); ok {
 				name += " (" + address(at.Host, at.Port) + ")"
 			}
@@ -90,7 +90,7 @@ func (c *Cluster) describeVoters(img *metadata.Image, members []raftstore.Member
 		if m.Member != c.self.ID && !c.book.connected(m.Member) {
 			q.Unreachable = append(q.Unreachable, name)
 			if known {
-				q.Apart = append(q.Apart, id)
+				q.Away = append(q.Away, broker)
 			}
 		}
 	}

@@ -39,6 +39,8 @@ type log struct {
 
 	// Work for a repair.
 	absent         bool                     // the directory must be created
+	adopted        bool                     // the checkpoint does not list it, see dir.adopt
+	former         [16]byte                 // the lost directory of an adopted log, zero if unknown
 	partFile       bool                     // partition.metadata must be written
 	gone           map[int64]bool           // listed segments that are missing
 	cut            map[int64]int64          // listed segments that are too short, and their valid sizes

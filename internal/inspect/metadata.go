@@ -179,6 +179,7 @@ func (r *Inspection) unused(fsys vfs.FS, at string) *Finding {
 func (r *Inspection) checkPartitions(img *metadata.Image) {
 	dirs := map[[16]byte]*dir{}
 	for _, d := range r.dirs {
+		d.adopt(img)
 		if d.state != nil {
 			dirs[d.state.Dir] = d
 		}

@@ -162,6 +162,14 @@ func (l *log) acts() []Act {
 	if l.st.Deleted || l.unlistable {
 		return nil
 	}
+	if l.adopted {
+		var loses []Loss
+		if l.st.Start > 0 {
+			loses = []Loss{l.loss(0, l.st.Start)}
+		}
+		add("make the log again from the quarantined frames", loses, l.recovered...)
+		return list
+	}
 	if l.absent {
 		add("create the directory; the partition begins at its known end", []Loss{l.loss(l.st.Start, l.st.Offset)}, l.path)
 	}

@@ -277,6 +277,11 @@ func (m *apply) replaceFiles() error {
 				return err
 			}
 		}
+		if l.adopted && l.former != [16]byte{} {
+			if err := m.bench.WriteMoved(l.st, l.former); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -175,8 +175,12 @@ func address[P ~uint16 | ~int32 | ~int](host string, port P) string {
 func (s *survey) partitions() {
 	for t := range s.img.Topics() {
 		for i, p := range t.Partitions.All() {
+			s.x.Partitions++
 			if p.Lost() {
 				s.x.Unclean.Add(t.Name, i)
+			}
+			if p.Leader < 0 || len(p.ISR) < s.c.MinISR(s.img, t, p) || slices.ContainsFunc(p.ISR, s.away) {
+				s.x.Apart++
 			}
 			if len(p.Adding)+len(p.Removing) > 0 {
 				s.x.Moving++
@@ -198,6 +202,12 @@ func (s *survey) partitions() {
 			s.led(t, i, p)
 		}
 	}
+}
+
+// away reports whether this broker does not reach another one.
+func (s *survey) away(broker int32) bool {
+	return slices.Contains(s.x.Quorum.Away, broker) ||
+		slices.ContainsFunc(s.x.Unreached, func(x view.Unreached) bool { return x.Broker == broker })
 }
 
 // led adds a partition with a leader.

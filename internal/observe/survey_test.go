@@ -91,6 +91,33 @@ func (w *world) at(now time.Time) *view.Cluster {
 	return f.Cluster
 }
 
+// Without a metadata leader no ISR changes, so a partition waits for each broker in it.
+func TestPartitionsThatWaitForABrokerThatIsNotReached(t *testing.T) {
+	w := newWorld(t)
+	var away []int32
+	w.facts.Member = func(_ *metadata.Image, c *view.Cluster) {
+		c.Quorum.Away = away
+		for _, id := range away[:len(away)/2] { // no connection of replicas to others
+			c.Unreached = append(c.Unreached, view.Unreached{Broker: id})
+		}
+	}
+	for i, x := range []struct {
+		leader    int32
+		isr, away []int32
+		apart     int
+	}{
+		{1, all(), nil, 0}, {1, all(), []int32{3}, 1}, {1, []int32{1, 2}, []int32{3}, 0},
+		{1, []int32{1}, []int32{2, 3}, 1}, // fewer than min.insync.replicas
+		{2, []int32{1, 2}, []int32{2, 3}, 1}, {-1, []int32{1}, nil, 1},
+	} {
+		away = x.away
+		w.partition(metadata.Partition{Leader: x.leader, LeaderEpoch: int32(i), ISR: x.isr})
+		if c := w.at(time.Now()); c.Partitions != 1 || c.Apart != x.apart {
+			t.Errorf("%+v: %d of %d partitions wait", x, c.Apart, c.Partitions)
+		}
+	}
+}
+
 // A replica that is not in sync counts for its broker, and its partition as refusing acks=all if
 // too few others are in sync. One that a reassignment adds is not missing.
 func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {

@@ -157,6 +157,12 @@ func (b *RepairDir) WritePartitionFile(l *checkpoint.Log) error {
 	return writePartitionMeta(b.d.opt.FS, dir, l.ID)
 }
 
+// WriteMoved records in a partition directory in which log directory the log was made before, so
+// that the broker does not take it for a copy.
+func (b *RepairDir) WriteMoved(l *checkpoint.Log, from [16]byte) error {
+	return b.d.writeMove(l.String(), from, l)
+}
+
 // NewQuarantine returns a Quarantine whose file names are not in use.
 func (b *RepairDir) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
 	infos, err := b.d.opt.FS.List(b.d.path)

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -25,6 +26,27 @@ func namesIn(t *testing.T, fsys vfs.FS, dir, part string) string {
 		}
 	}
 	return strings.Join(names, " ")
+}
+
+// A quarantine file stays if its log was made again and lacks the records: it may be the last copy.
+func TestAStartKeepsFramesThatTheLogLacks(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 3, 1000)
+	end := l.Ends().LogEnd
+	must(t, d.Close())
+	name := func(seq int) string { return fmt.Sprintf("/d/%x-0-%d.frames", l.ID().Topic, seq) }
+	for i, next := range []int64{end, end + 1} {
+		f := journal.Frame{LSN: 9, Stream: l.ID(), Type: journal.Gap, PrevEnd: 0, NextEnd: next}
+		writeFile(t, disk, name(i+1), f.Encode(nil))
+	}
+	must(t, mustOpen(t, disk, "sync").Close())
+	_, known := disk.Stat(name(1))
+	_, missing := disk.Stat(name(2))
+	if known == nil || missing != nil {
+		t.Errorf("the file whose records the log has: %v; the file with one more: %v", known, missing)
+	}
 }
 
 // A start removes quarantine files that no checkpoint lists and no log needs. Files of a log that

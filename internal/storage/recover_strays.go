@@ -8,13 +8,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // removeAbandonedFrames schedules the removal of quarantine files that no checkpoint names: either
 // the checkpoint that would have named the file was never written, or the log has replayed it and a
-// crash prevented the removal. Files of offline and unknown logs stay, because an operator may need
-// them.
+// crash prevented the removal. In both cases the log has their records. Files of offline and
+// unknown logs stay, because an operator may need them; so do those whose records the log lacks,
+// because it was made again after its directory was lost.
 func (r *recovery) removeAbandonedFrames(infos []vfs.Info) {
 	files := map[ID]string{} // of the logs that need no other one; removed after the log has replayed it
 	for i := range r.ckpt.Logs {
@@ -25,10 +27,20 @@ func (r *recovery) removeAbandonedFrames(infos []vfs.Info) {
 	}
 	for _, in := range infos {
 		id, ok := framesOf(in.Name)
-		if named, known := files[id]; ok && known && in.Name != named {
+		if named, known := files[id]; ok && known && in.Name != named && r.holds(in.Name, id) {
 			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(r.d.path, in.Name)) })
 		}
 	}
+}
+
+// holds reports whether the log has all records of a quarantine file.
+func (r *recovery) holds(name string, id ID) bool {
+	f, end := r.found[id], int64(0)
+	err := journal.ReadQuarantine(r.d.opt.FS, path.Join(r.d.path, name), func(fr journal.Frame) error {
+		end = max(end, fr.NextEnd)
+		return nil
+	})
+	return f == nil || (err == nil || errors.Is(err, journal.ErrDamaged)) && end <= f.l.logEnd.Load()
 }
 
 // quarantineDir renames a partition directory that the checkpoint does not list, so that no log

@@ -20,6 +20,10 @@ type Cluster struct {
 	Leaderless []Leaderless
 	Unclean    Partitions
 	Moving     int
+	// Partitions counts all partitions. Apart are those of them without a leader, with too few
+	// replicas in sync, or with one on a broker that this one does not reach: while the ISR cannot
+	// change, nothing is acknowledged there with acks=all.
+	Partitions, Apart int
 	// ISR counts the partitions that this broker leads by the size of their ISR, and Eligible those
 	// of them with eligible leader replicas.
 	ISR      map[int]int
@@ -76,10 +80,11 @@ type Quorum struct {
 	// Failed is why the metadata files of this broker accept no writes: then it does not vote.
 	Failed string
 	// Voters is the number of voters, 0 if it is not known. Unreachable are those to which this
-	// broker has no connection, for people: "broker 2 (b:9092)". Apart are the brokers among them.
+	// broker has no connection, for people: "broker 2 (b:9092)".
 	Voters      int
 	Unreachable []string
-	Apart       []int32
+	// Away are the brokers in Unreachable that are registered.
+	Away []int32
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration

@@ -16,6 +16,13 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
+// stopWords are in remedies that stop something, and neverStops is what says the contrary, or is
+// about something else than a broker.
+var (
+	stopWords  = regexp.MustCompile(`\b(?i:stop|stops|restart)\b`)
+	neverStops = regexp.MustCompile(`without a restart|do not stop|before (another broker is stopped|you stop)|stop producers|stop its members`)
+)
+
 // findingsOf runs one check and returns its findings as "severity subject: problem", and its
 // measurements.
 func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string) {
@@ -32,6 +39,12 @@ func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string
 		}
 		if want := aboutOf(x.Subject); !covers(x.About, want) {
 			t.Errorf("%s: %q is about %+v, want %+v", check, x.Subject, x.About, want)
+		}
+		if told := stopWords.FindString(neverStops.ReplaceAllString(x.Remedy, "")); (told != "") != x.Stops {
+			t.Errorf("%s: a remedy says %q, and Stops is %v: %s", check, told, x.Stops, x.Remedy)
+		}
+		if check == health.CheckBrokers && x.Holds == "" {
+			t.Errorf("a broker is not in order, and no other one waits with a stop: %+v", x)
 		}
 		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
 	}
@@ -473,6 +486,13 @@ func TestRemedyOfAPartitionWithoutALog(t *testing.T) {
 	got := f.repair(&view.Log{Topic: "t"})
 	if strings.Contains(got, "log repair") || !strings.Contains(got, "`chronikctl topic delete t`") {
 		t.Error(got)
+	}
+	f.Cluster = &view.Cluster{Brokers: make([]view.Broker, 3)}
+	got = f.repair(&view.Log{Topic: "t", Replicated: true})
+	verify, repair, remove := strings.Index(got, "`chronikctl log verify --dir /var/lib/chronik`"),
+		strings.Index(got, "`chronikctl log repair --dir /var/lib/chronik --backup "), strings.Index(got, "`chronikctl topic delete t`")
+	if verify < 0 || repair < verify || remove < repair || !strings.Contains(got, " --last-copy`") {
+		t.Errorf("quarantined records may be the last copy: %s", got)
 	}
 }
 

@@ -153,8 +153,7 @@ func checkQuorum(f *Facts, n *notes) {
 	}
 	if q.NoLeader >= noLeaderAfter {
 		problem := "the cluster has no metadata leader: no election, topic or config can change"
-		works := "partitions whose leader and enough replicas are alive can be written with acks=all and read; topics, leaders and states of " +
-			"brokers that this broker shows are those of its last contact with a metadata leader"
+		works := written(c)
 		if storeFailed(q) {
 			problem = "this broker follows no metadata leader and has no vote, because its metadata cannot be written: " + q.Failed
 			works = "other brokers lead its partitions, if a majority of the voters is without this fault"
@@ -181,11 +180,11 @@ func checkQuorum(f *Facts, n *notes) {
 			remedy = mend
 		}
 		var about *health.About
-		if len(q.Apart) > 0 {
-			about = &health.About{Brokers: q.Apart}
+		if len(q.Away) > 0 {
+			about = &health.About{Brokers: q.Away}
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem, Works: works,
-			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self), About: about})
+			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self), Holds: mostVoters(most, q.Voters), About: about})
 		return
 	}
 	switch {
@@ -200,12 +199,14 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: fmt.Sprintf("%s of %d has a member id that no broker has: its metadata directory was lost, and its vote has not moved",
 				text.Count(q.Orphans, "voter"), q.Voters),
 			Works:  "the metadata can be changed",
+			Holds:  "start the broker whose metadata directory was lost",
 			Remedy: "do not stop another broker now; start the broker whose directory was lost, with its node.id and an empty data directory: it takes the vote over (" + clusterPage + ")"})
 	case q.Voters < c.Seeds:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
 				failures(q.Voters)),
 			Works:  "the metadata can be changed",
+			Holds:  "start the other brokers of cluster.seeds",
 			Remedy: "start the other brokers of cluster.seeds; they become voters when they have copied the metadata (" + clusterPage + ")"})
 	case q.Voters > c.Seeds && c.Seeds > 0:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
@@ -248,6 +249,26 @@ func checkSeeds(f *Facts, n *notes) {
 			Remedy: "write the address of a broker of this cluster in its place, the same list on all brokers, or start the missing one " +
 				"there; check the file with `chronikd config check --config FILE`, and restart this broker (" + clusterPage + ")"})
 	}
+}
+
+// written returns what can be written without a metadata leader, when no ISR can change. Reads need
+// the leader only.
+func written(c *view.Cluster) string {
+	switch n := c.Partitions - c.Apart; {
+	case c.Partitions == 0:
+		return ""
+	case n == 0:
+		return "no partition can be written now: each waits for a broker that this one does not reach; brokers that run serve reads of what they lead"
+	default:
+		return fmt.Sprintf("%d of %s can be written with acks=all, and read: this broker reaches all of their replicas in sync", n,
+			text.Plural(c.Partitions, "partition", "partitions"))
+	}
+}
+
+// mostVoters is what must come before a broker is stopped while the metadata have no majority to
+// lose.
+func mostVoters(most, all int) string {
+	return fmt.Sprintf("bring back brokers until %d of %d voters reach each other", most, all)
 }
 
 // voteRemedy returns what to do about votes of unregistered brokers. A list of an even number of
@@ -303,7 +324,7 @@ func checkLeaderless(f *Facts, n *notes) {
 			x.Subject += ", on " + on
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
 			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
-				"; if no broker has a log of them, for example because the topic was deleted after the backup that was restored, " +
+				"; if no broker has a log or quarantined records of them (`chronikctl log verify`), for example because the topic was deleted after the backup that was restored, " +
 				"`chronikctl topic delete TOPIC`"
 			if x.Follows = f.onlyAllFull(l.Brokers); x.Follows != "" {
 				x.Problem = partitionsText(&l.Partitions) + " cannot be written or read: log directories of " + on + " are full"
@@ -398,7 +419,7 @@ func checkBrokers(f *Facts, n *notes) {
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
 		x := health.OfBroker(b.ID)
-		x.Severity = health.Warn
+		x.Severity, x.Holds = health.Warn, holds(b)
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + unreached(c, b.ID)
@@ -497,6 +518,21 @@ func (f *Facts) fencedRemedy(broker int32) string {
 	return fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
 		"run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d`; if a topic has a replica on every broker, start "+
 		"another broker before that (%[3]s)", leaderText(c), broker, clusterPage)
+}
+
+// holds returns what must come before another broker is stopped, while this one is not in order.
+func holds(b *view.Broker) string {
+	switch {
+	case b.State == "fenced":
+		return fmt.Sprintf("bring back broker %d", b.ID)
+	case b.State == "starting":
+		return fmt.Sprintf("wait until broker %d is ready", b.ID)
+	case b.State == "draining", b.State == "drained":
+		return fmt.Sprintf("wait until broker %d has returned", b.ID)
+	case b.FailedDirs+b.HungDirs+b.LowDirs+b.Damaged.Count > 0:
+		return fmt.Sprintf("resolve the findings of broker %d", b.ID)
+	}
+	return fmt.Sprintf("wait until broker %d is in sync", b.ID)
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.

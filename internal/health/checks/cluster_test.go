@@ -93,12 +93,30 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 // nothing else is said of them.
 func TestTheQuorumIsAboutItsVoters(t *testing.T) {
 	f := member(func(c *view.Cluster) {
-		c.Quorum.NoLeader, c.Quorum.Unreachable, c.Quorum.Apart = time.Minute, []string{"one", "two", "no broker"}, []int32{2, 3}
+		c.Quorum.NoLeader, c.Quorum.Unreachable, c.Quorum.Away = time.Minute, []string{"one", "two", "no broker"}, []int32{2, 3}
 	})
 	found, _ := Examine(Checks(), &f)
 	i := slices.IndexFunc(found, func(x health.Finding) bool { return x.Check == health.CheckQuorum })
 	if i < 0 || !found[i].IsAbout(2) || !found[i].IsAbout(3) || found[i].IsAbout(1) {
 		t.Errorf("%+v", found)
+	}
+}
+
+// Without a metadata leader the finding counts what can be written, and any stop comes after the
+// majority.
+func TestWhatCanBeWrittenWithoutAMetadataLeader(t *testing.T) {
+	for apart, want := range map[int]string{
+		0: "3 of 3 partitions can be written with acks=all, and read: ",
+		2: "1 of 3 partitions can be written with acks=all, and read: ",
+		3: "no partition can be written now: ",
+	} {
+		f := member(func(c *view.Cluster) { c.Quorum.NoLeader, c.Partitions, c.Apart = time.Minute, 3, apart })
+		var n notes
+		checkQuorum(&f, &n)
+		if len(n.findings) != 1 || !strings.HasPrefix(n.findings[0].Works, want) ||
+			n.findings[0].Holds != "bring back brokers until 2 of 3 voters reach each other" {
+			t.Errorf("%d wait: %+v", apart, n.findings)
+		}
 	}
 }
 

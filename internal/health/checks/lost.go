@@ -30,8 +30,8 @@ func checkLost(f *Facts, n *notes) {
 			Subject: RoleLogs + " " + strings.Join(f.Exchanged, ", "),
 			Problem: "it was empty at this start, and a log directory that the broker had before is not there",
 			Works:   "replicas that other brokers have are copied again into it; what no other broker has is a finding of its own",
-			Remedy: "nothing if a disk was replaced; if a file system is not mounted, stop the broker, mount it, and start the broker: " +
-				"it then has what it had"})
+			Remedy: "if a file system is not mounted, stop the broker, mount it, and start the broker: it then has what it had; " +
+				"nothing if a disk was replaced"})
 	}
 	if list := f.outermost(); len(list) > 0 {
 		n.addFinding(f.lost(list))

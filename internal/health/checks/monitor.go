@@ -365,6 +365,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 				Since:    since.UTC(),
 				Problem:  problem,
 				Remedy:   remedy,
+				Stops:    stops.MatchString(remedy),
 			},
 		)
 	}
@@ -482,13 +483,36 @@ func (m *Monitor) examine() {
 	}
 	brokers := m.expect(f, others())
 	findings, examined := Examine(m.o.Checks, f)
-	m.ledger.enter(findings, f.Now, m.speaks.Load())
+	logged := m.inOrder(f, findings)
+	m.ledger.enter(logged, f.Now, m.speaks.Load())
+	for i := range findings {
+		findings[i].Since = logged[i].Since
+	}
 	m.mu.Lock()
 	m.found = found{f.Now, findings, examined, brokers, f.apart(m.o.Broker)}
 	m.mu.Unlock()
 	m.Own() // notifies Options.Ready
 	m.rested = time.Now()
 	m.took = m.rested.Sub(f.Now)
+}
+
+// inOrder returns a copy of this broker's findings with the order of remedies that stop brokers.
+// Reports have them without it, because each broker orders all that it knows.
+func (m *Monitor) inOrder(f *Facts, findings []health.Finding) []health.Finding {
+	own := slices.Clone(findings)
+	for i := range own {
+		if own[i].Broker != health.NoBroker {
+			own[i].Broker = m.o.Broker
+		}
+	}
+	all := health.Report{Findings: slices.Clone(own)}
+	heard := make([]health.Heard, 0, len(f.Others))
+	for i := range f.Others {
+		heard = append(heard, f.Others[i].Heard)
+	}
+	all.Add(heard, f.Now)
+	health.InOrder(own, all.Findings)
+	return own
 }
 
 // expect adds to the facts the reports of the other brokers, and since when each is expected. It

@@ -125,9 +125,15 @@ func (f *Facts) repair(p *view.Log) string {
 			"(docs/operations.md, A damaged disk)"
 	}
 	if dir == "" { // there is nothing that a repair could put together
-		return before + "put the log directory that had it back, and restart the broker; if it is lost, run " +
-			health.Command("chronikctl", "topic", "delete", p.Topic) + ", which asks before it deletes all partitions of the topic, and " +
-			"create the topic again (docs/operations.md, A damaged disk)"
+		back := before + "put the log directory that had it back, and restart the broker; if it is lost, "
+		if p.Replicated { // a broker that was stopped later may have kept what it had in its journal
+			back += "stop the broker, and run " + logCommand("verify", f.whole()) +
+				", which names quarantined records of it; if there are any, run " +
+				logCommand("repair", f.whole(), append([]string{"--backup", f.backup("")}, more...)...) + ", start the broker, and run " +
+				"`chronikctl topic elect --unclean`, which elects the longest log; only if no broker with a replica has such records, "
+		}
+		return back + "run " + health.Command("chronikctl", "topic", "delete", p.Topic) +
+			", which asks before it deletes all partitions of the topic, and create the topic again (docs/operations.md, A damaged disk)"
 	}
 	at := []string{"--dir", f.absolute(dir)}
 	for _, d := range f.Dirs {
@@ -578,6 +584,7 @@ func checkMetadata(f *Facts, n *notes) {
 			Problem: "this broker does not vote yet in the place of its former metadata directory, which is lost; " +
 				"if another broker loses its directory now, no majority may be left",
 			Works: "clients are served",
+			Holds: "wait until the vote of the lost metadata directory has moved",
 			Remedy: "wait a few seconds before another broker is stopped; " + health.Command("chronikctl", "cluster", "describe") +
 				" shows the voters (docs/replication.md, Losing a metadata directory)"})
 	}
