@@ -38,6 +38,8 @@ type Cluster struct {
 	stuck   map[string]time.Time                  // since when partitions wait, by their reason
 	orphans time.Time                             // since when there are voters without a broker
 	unclean map[metadata.TopicPartition]time.Time // by partition, when its unclean election was seen
+	// processes are those of each broker.
+	processes map[int32]*processes
 }
 
 // View returns what the broker knows now.
@@ -58,6 +60,7 @@ func (c *Cluster) at(now time.Time) *view.Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uncleanElections(img, x, now)
+	c.turns(img, x, now)
 	if x.Quorum.Orphans == 0 {
 		c.orphans = time.Time{}
 	} else if c.orphans.IsZero() {

@@ -39,6 +39,8 @@ type Cluster struct {
 	// Version is that of the metadata leader's software, empty if it is not known. Own is that of
 	// this broker.
 	Version, Own string
+	// Turns are the brokers as which two processes have registered by turns.
+	Turns []Turns
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
 	// Unreached are the brokers to which this one cannot connect. Session is the timeout after
@@ -116,6 +118,15 @@ type Leaderless struct {
 	Brokers []int32
 	Sole    bool          // no other broker has a replica of them
 	For     time.Duration // since such partitions were first seen
+}
+
+// Turns are two processes that register as one broker by turns: a process that another one had
+// replaced has registered again. One that restarts does not, because each process is a new one.
+type Turns struct {
+	Broker int32
+	At     time.Time
+	// Addresses are what the two advertise: first the one that registered last.
+	Addresses [2]string
 }
 
 // Stopped is a group of replicas of this broker that cannot follow one leader.

@@ -54,8 +54,9 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: whether the metadata have a leader, and how many voters can fail before they have none."},
 		{Name: "leaderless", run: checkLeaderless,
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
-		{Name: health.CheckBrokers, run: checkBrokers,
-			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
+		{Name: health.CheckBrokers, run: func(f *Facts, n *notes) { checkBrokers(f, n); checkTurns(f, n) },
+			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker. " +
+				"Two processes that register with one node.id."},
 		{Name: health.CheckReports, run: checkReports,
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
 		{Name: "forwarding", run: checkForwarding,
@@ -436,6 +437,30 @@ func checkBrokers(f *Facts, n *notes) {
 		}
 		n.addShared(x)
 	}
+}
+
+func checkTurns(f *Facts, n *notes) {
+	if f.Cluster == nil || !f.Serving {
+		return
+	}
+	for i := range f.Cluster.Turns {
+		n.addFinding(turns(&f.Cluster.Turns[i]))
+	}
+}
+
+// turns is the finding that two processes have registered as one broker.
+func turns(t *view.Turns) health.Finding {
+	where := fmt.Sprintf("one advertises %s and registered last, at %s; the other one advertises %s", t.Addresses[0],
+		t.At.UTC().Format(time.RFC3339), t.Addresses[1])
+	if t.Addresses[0] == t.Addresses[1] {
+		where = fmt.Sprintf("both advertise %s; the last registration was at %s", t.Addresses[0], t.At.UTC().Format(time.RFC3339))
+	}
+	return health.Finding{Severity: health.Warn, Subject: "processes of " + health.BrokerSubject(t.Broker),
+		Problem: fmt.Sprintf("two processes have registered by turns with node.id=%d: %s; each ended what the other one led, and a process "+
+			"to which this happens again ends", t.Broker, where),
+		Works: "the brokers with other numbers",
+		Remedy: fmt.Sprintf("end the process that runs on a copy of a machine or of a data directory, and start the right one if it has ended; "+
+			"give each broker its own node.id and an empty data directory; the finding ends an hour after the last registration (%s)", clusterPage)}
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.
