@@ -202,6 +202,9 @@ func (r *Report) Text() string {
 // Line returns Text as one line.
 func (r *Report) Line() string { return strings.ReplaceAll(strings.TrimSpace(r.Text()), "\n", "; ") }
 
+// InVain is in a phase that time does not end, before the reason and what to do.
+const InVain = ", in vain: "
+
 // CheckServing is the check whose finding is the phase of a broker that does not serve clients.
 const CheckServing = "serving"
 

@@ -13,7 +13,7 @@ import (
 
 // turnsFor is how long it remains known that processes have registered by turns. One of them may
 // have ended for good, and what is left may be the wrong one.
-const turnsFor = time.Hour
+const turnsFor = 10 * time.Minute
 
 // mostProcesses is how many processes of a broker are remembered.
 const mostProcesses = 8

@@ -53,6 +53,6 @@ func TestProcessesThatRegisterByTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.turns(img, &x, later); len(x.Turns) > 0 {
-		t.Errorf("an hour later: %+v", x.Turns)
+		t.Errorf("later: %+v", x.Turns)
 	}
 }

@@ -70,6 +70,13 @@ type Quorum struct {
 	// broker has no connection: "broker 2 (b:9092)".
 	Voters      int
 	Unreachable []string
+	// Votes reports whether this broker has a vote. Lost are the other voters that run with another
+	// metadata directory than the one that has the vote, and Whole those that do not, as in
+	// Unreachable. Recover is the command that recovers the metadata on a voter that has them, if
+	// so many are Lost that no majority can return; otherwise empty.
+	Votes       bool
+	Lost, Whole []string
+	Recover     string
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration
@@ -106,6 +113,10 @@ const (
 	// Lossy: the last replica in sync lost records in a power failure; the controller elects the
 	// replica with the most records once the other brokers are back.
 	Lossy Waiting = "lossy"
+	// Recovered: the metadata were recovered, and an operator elects the replica with the most
+	// records. Brokers are those whose replica cannot take part: they are not active, or report a
+	// fault of the log or its directory.
+	Recovered Waiting = "recovered"
 	// Elected: a broker could lead them, and the controller is about to elect it.
 	Elected Waiting = "election"
 )
@@ -116,8 +127,10 @@ type Leaderless struct {
 	Why Waiting
 	// Brokers have all acknowledged records of these partitions, as far as any broker has.
 	Brokers []int32
-	Sole    bool          // no other broker has a replica of them
-	For     time.Duration // since such partitions were first seen
+	Sole    bool // no other broker has a replica of them
+	// Lossless: an election of a Recovered partition in which all replicas take part loses nothing.
+	Lossless bool
+	For      time.Duration // since such partitions were first seen
 }
 
 // Turns are two processes that register as one broker by turns: a process that another one had

@@ -312,6 +312,9 @@ func (m *Monitor) Own() *health.Report {
 		if strings.HasPrefix(m.phase, waiting) {
 			x.Remedy = "remove the cause that it names, or that other findings of this broker name, " +
 				"and start the other brokers of cluster.seeds; it continues automatically (" + clusterPage + ")"
+			if strings.Contains(m.phase, health.InVain) {
+				x.Remedy = "do what it names: it does not continue automatically (" + clusterPage + ")"
+			}
 			if !strings.HasPrefix(m.phase, waiting+"the disk") {
 				x.Follows = m.found.apart
 			}
