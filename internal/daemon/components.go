@@ -316,6 +316,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.health.Add(r.logs.Facts)
+	b.health.Add(func(f *checks.Facts) { // after the source that sets the other fields
+		f.Metadata.Lacking = observe.Lacking(r.applier)
+	})
 	r.coordinators.AddSources(b.health, cmp.Or(b.slowChecks, time.Minute))
 	b.health.AddSlow(observe.Access(b.cfg, r.applier.Image))
 	r.fenced = true

@@ -32,7 +32,7 @@ func stopping(all []Finding) (brokers []int32) {
 			continue
 		}
 		rank := slices.Index(Severities(), f.Severity)
-		if slices.ContainsFunc(all, func(h Finding) bool { return h.Holds != "" && h.isAbout(f.Broker) }) {
+		if slices.ContainsFunc(all, func(h Finding) bool { return h.Holds != "" && h.concerns(f.Broker) }) {
 			rank -= len(Severities())
 		}
 		if known, ok := worst[f.Broker]; !ok || rank < known {
@@ -42,9 +42,9 @@ func stopping(all []Finding) (brokers []int32) {
 	return sorts.Sorted(maps.Keys(worst), func(a, b int32) int { return cmp.Or(cmp.Compare(worst[a], worst[b]), cmp.Compare(a, b)) })
 }
 
-// isAbout reports whether a finding describes a broker: its own, or what others find about it.
-func (f *Finding) isAbout(broker int32) bool {
-	return broker != NoBroker && (f.Broker == broker || f.Subject == BrokerSubject(broker))
+// concerns reports whether a finding describes a broker: its own, or what others find about it.
+func (f *Finding) concerns(broker int32) bool {
+	return broker != NoBroker && (f.Broker == broker || f.IsAbout(broker))
 }
 
 // before returns what must come before the remedy of a finding, empty if nothing must. stopped are
@@ -53,7 +53,7 @@ func before(f *Finding, all []Finding, stopped []int32) string {
 	var first []string
 	for i := range all {
 		h := &all[i]
-		if h.Holds != "" && !h.isAbout(f.Broker) && !stopMends(all, h) && !slices.Contains(first, h.Holds) {
+		if h.Holds != "" && !h.concerns(f.Broker) && !stopMends(all, h) && !slices.Contains(first, h.Holds) {
 			first = append(first, h.Holds)
 		}
 	}
@@ -72,6 +72,6 @@ func before(f *Finding, all []Finding, stopped []int32) string {
 // is gained by waiting until h is resolved: the order of stopping has that broker first.
 func stopMends(all []Finding, h *Finding) bool {
 	return slices.ContainsFunc(all, func(f Finding) bool {
-		return f.Stops && f.Severity != Note && f.Broker != NoBroker && h.isAbout(f.Broker)
+		return f.Stops && f.Severity != Note && f.Broker != NoBroker && h.concerns(f.Broker)
 	})
 }

@@ -34,9 +34,10 @@ type Cluster struct {
 	// the ISRs of partitions that this broker leads, by kind. Only Follow needs them.
 	Elections, ISRChanges *prometheus.CounterVec
 
-	mu      sync.Mutex
-	stuck   map[string]time.Time // since when partitions wait, by their reason
-	orphans time.Time            // since when there are voters without a broker
+	mu        sync.Mutex
+	stuck     map[string]time.Time // since when partitions wait, by their reason
+	orphans   time.Time            // since when there are voters without a broker
+	processes map[int32]*processes // those of each broker
 }
 
 // View returns what the broker knows now.
@@ -57,6 +58,7 @@ func (c *Cluster) at(now time.Time) *view.Cluster {
 	s.partitions()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.turns(img, x, now)
 	if x.Quorum.Orphans == 0 {
 		c.orphans = time.Time{}
 	} else if c.orphans.IsZero() {

@@ -143,6 +143,23 @@ func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {
 	}
 }
 
+// After a recovery the metadata do not say which replicas are in sync. What is known is which ones
+// are there, and not that logs are damaged.
+func TestRecoveredPartitionsWaitForAnOperator(t *testing.T) {
+	w := newWorld(t)
+	w.put(metadata.KV{Key: metadata.ClusterKey,
+		Value: metadata.Cluster{ID: "c", Recovered: 1, FeatureLevel: metadata.MaxFeatureLevel}.Encode()})
+	w.partition(metadata.Partition{Leader: -1})
+	if l := w.at(time.Now()).Leaderless; len(l) != 1 || l[0].Why != view.Recovered || len(l[0].Brokers) > 0 || !l[0].Lossless {
+		t.Errorf("all replicas are there: %+v", l)
+	}
+	w.state(2, metadata.BrokerState{})
+	w.state(3, metadata.BrokerState{Liveness: metadata.Active, Damaged: []metadata.TopicPartition{{Topic: topicA}}})
+	if l := w.at(time.Now()).Leaderless; len(l) != 1 || l[0].Why != view.Recovered || !slices.Equal(l[0].Brokers, []int32{2, 3}) {
+		t.Errorf("one is away, and one damaged: %+v", l)
+	}
+}
+
 // A broker that cannot write is seen, with what it leads nevertheless.
 func TestBrokersThatCannotWrite(t *testing.T) {
 	w := newWorld(t)

@@ -47,6 +47,8 @@ type Cluster struct {
 	// Version is that of the metadata leader's software, empty if it is not known. Own is that of
 	// this broker.
 	Version, Own string
+	// Turns are the brokers as which two processes have registered by turns.
+	Turns []Turns
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
 	// Unreached are the brokers to which this one cannot connect. Session is the timeout after
@@ -85,6 +87,13 @@ type Quorum struct {
 	Unreachable []string
 	// Away are the brokers in Unreachable that are registered.
 	Away []int32
+	// Votes reports whether this broker has a vote. Lost are the other voters that run with another
+	// metadata directory than the one that has the vote, and Whole those that do not, as in
+	// Unreachable. Recover is the command that recovers the metadata on a voter that has them, if
+	// so many are Lost that no majority can return; otherwise empty.
+	Votes       bool
+	Lost, Whole []string
+	Recover     string
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration
@@ -121,6 +130,10 @@ const (
 	// Lossy: the last replica in sync lost records in a power failure; the controller elects the
 	// replica with the most records once the other brokers are back.
 	Lossy Waiting = "lossy"
+	// Recovered: the metadata were recovered, and an operator elects the replica with the most
+	// records. Brokers are those whose replica cannot take part: they are not active, or report a
+	// fault of the log or its directory.
+	Recovered Waiting = "recovered"
 	// Elected: a broker could lead them, and the controller is about to elect it.
 	Elected Waiting = "election"
 )
@@ -131,8 +144,19 @@ type Leaderless struct {
 	Why Waiting
 	// Brokers have all acknowledged records of these partitions, as far as any broker has.
 	Brokers []int32
-	Sole    bool          // no other broker has a replica of them
-	For     time.Duration // since such partitions were first seen
+	Sole    bool // no other broker has a replica of them
+	// Lossless: an election of a Recovered partition in which all replicas take part loses nothing.
+	Lossless bool
+	For      time.Duration // since such partitions were first seen
+}
+
+// Turns are two processes that register as one broker by turns: a process that another one had
+// replaced has registered again. One that restarts does not, because each process is a new one.
+type Turns struct {
+	Broker int32
+	At     time.Time
+	// Addresses are what the two advertise: first the one that registered last.
+	Addresses [2]string
 }
 
 // Stopped is a group of replicas of this broker that cannot follow one leader.

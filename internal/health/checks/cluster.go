@@ -29,6 +29,9 @@ const (
 // clusterPage has the runbook of each finding about a cluster.
 const clusterPage = "docs/cluster.md, Findings"
 
+// recoverPage is about the loss of most voters.
+const recoverPage = "docs/cluster.md, Recover lost metadata"
+
 // clusterChecks returns the checks of a member of a cluster. Those of the object store also apply
 // to a broker on its own.
 func clusterChecks() []Check {
@@ -57,8 +60,9 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: addresses in this broker's `cluster.seeds` at which no broker of the cluster is. Brokers that are down are no such finding."},
 		{Name: "leaderless", run: checkLeaderless,
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
-		{Name: health.CheckBrokers, run: checkBrokers,
-			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
+		{Name: health.CheckBrokers, run: func(f *Facts, n *notes) { checkBrokers(f, n); checkTurns(f, n) },
+			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker. " +
+				"Two processes that register with one node.id."},
 		{Name: health.CheckReports, run: checkReports,
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
 		{Name: "listeners", run: member(checkListeners),
@@ -168,23 +172,35 @@ func checkQuorum(f *Facts, n *notes) {
 			remedy = fmt.Sprintf("start %s, or repair the network to %s, until %d of %d voters reach each other",
 				strings.Join(q.Unreachable, ", "), themIt(n), most, q.Voters)
 		}
+		if len(q.Lost) > 0 {
+			problem += fmt.Sprintf("; of %s, these run with other metadata directories than those that have the votes: %s",
+				text.Count(q.Voters, "voter"), listed(q.Lost, len(q.Lost)))
+		}
+		if q.Recover != "" {
+			problem += ", so a majority of the voters is gone, and waiting does not help"
+			remedy = recovery(q)
+		}
 		if q.Failed != "" {
 			if !storeFailed(q) {
 				problem += "; this broker has no vote, because its metadata cannot be written: " + q.Failed
 			}
 			mend := "run `df -h` and " + kernelLog + " on this machine to see whether the disk of the metadata is full or broken, and " +
 				"remove the cause: it votes again without a restart"
-			if q.Voters-len(q.Unreachable) < most {
+			if q.Voters-len(q.Unreachable)-len(q.Lost) < most {
 				mend = remedy + ", and " + mend
 			}
 			remedy = mend
+		}
+		page := clusterPage
+		if q.Recover != "" {
+			page = recoverPage
 		}
 		var about *health.About
 		if len(q.Away) > 0 {
 			about = &health.About{Brokers: q.Away}
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem, Works: works,
-			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self), Holds: mostVoters(most, q.Voters), About: about})
+			Remedy: remedy + " (" + page + ")", Follows: f.apart(c.Self), Holds: mostVoters(most, q.Voters), About: about})
 		return
 	}
 	switch {
@@ -271,6 +287,23 @@ func mostVoters(most, all int) string {
 	return fmt.Sprintf("bring back brokers until %d of %d voters reach each other", most, all)
 }
 
+// recovery returns what to do when most voters run with other metadata directories. They join when
+// a voter that has the metadata is the only one. Of several, the command shows which one has the
+// last changes.
+func recovery(q *view.Quorum) string {
+	has := slices.Clone(q.Whole)
+	if q.Votes {
+		has = append([]string{"this broker"}, has...)
+	}
+	on := strings.Join(has, ", ")
+	if len(has) > 1 {
+		on = "the one of " + on + " with the largest term and entry, which `chronikd recover --config FILE` shows for a stopped broker,"
+	}
+	return fmt.Sprintf("if the former directories of %s still exist, shut these brokers down and put the directories back; if they are lost for "+
+		"good, shut down %s run %s with its configuration, start it, and the brokers that wait join; then `chronikctl topic elect --unclean` "+
+		"elects leaders", listed(q.Lost, len(q.Lost)), strings.TrimSuffix(on, ",")+",", q.Recover)
+}
+
 // voteRemedy returns what to do about votes of unregistered brokers. A list of an even number of
 // addresses would end the start of a broker, so the remedy names the number, which is
 // never below three.
@@ -333,12 +366,36 @@ func checkLeaderless(f *Facts, n *notes) {
 		case view.Lossy:
 			x.Problem += "their last replica in sync lost records in a power failure, as their durability profile permits"
 			x.Remedy = "start the other brokers that have replicas of them: the controller elects the replica with the most records (" + clusterPage + ")"
+		case view.Recovered:
+			problem, remedy := recovered(&l)
+			x.Problem, x.Remedy = x.Problem+problem, remedy
 		case view.Elected:
 			x.Problem += "the controller is electing leaders"
 			x.Remedy = "wait; if this stays, the log of " + leaderText(c) + " names the reason (" + clusterPage + ")"
 		}
 		n.addShared(x)
 	}
+}
+
+// recovered is why partitions wait for an operator after the metadata were recovered, and what
+// their election may lose: what is only in replicas that do not take part.
+func recovered(l *view.Leaderless) (problem, remedy string) {
+	problem = "the metadata were recovered and do not have the replicas in sync, so an operator elects their leaders; "
+	remedy = "run `chronikctl topic elect --unclean`: of each partition, the replica with the latest leader epoch and the most records leads"
+	switch on := brokersText(l.Brokers); {
+	case len(l.Brokers) > 0:
+		problem += "their replicas on " + on + " cannot take part: " + isAre(len(l.Brokers)) + " not active, or their logs or " +
+			"directories have faults"
+		remedy = "start " + on + ", or follow the findings of " + on + "; an election without " + themIt(len(l.Brokers)) +
+			" may lose acknowledged records. Then " + remedy
+	case l.Lossless:
+		problem += "all of their replicas are there, and no broker reports a damaged log of them"
+		remedy += ", so no acknowledged record is lost"
+	default:
+		problem += "all of their replicas are there, but below feature level 4 a longer log may lack acknowledged records"
+	}
+	return problem, remedy + ". If no broker has a log of them, because the topic was deleted before, `chronikctl topic delete TOPIC` (" +
+		recoverPage + ")"
 }
 
 // away reports whether partitions wait for one broker, whose own finding then names them: it is not
@@ -533,6 +590,30 @@ func holds(b *view.Broker) string {
 		return fmt.Sprintf("resolve the findings of broker %d", b.ID)
 	}
 	return fmt.Sprintf("wait until broker %d is in sync", b.ID)
+}
+
+func checkTurns(f *Facts, n *notes) {
+	if f.Cluster == nil || !f.Serving {
+		return
+	}
+	for i := range f.Cluster.Turns {
+		n.addFinding(turns(&f.Cluster.Turns[i]))
+	}
+}
+
+// turns is the finding that two processes have registered as one broker.
+func turns(t *view.Turns) health.Finding {
+	where := fmt.Sprintf("one advertises %s and registered last, at %s; the other one advertises %s", t.Addresses[0],
+		t.At.UTC().Format(time.RFC3339), t.Addresses[1])
+	if t.Addresses[0] == t.Addresses[1] {
+		where = fmt.Sprintf("both advertise %s; the last registration was at %s", t.Addresses[0], t.At.UTC().Format(time.RFC3339))
+	}
+	return health.Finding{Severity: health.Warn, Subject: "processes of " + health.BrokerSubject(t.Broker),
+		Problem: fmt.Sprintf("two processes have registered by turns with node.id=%d: %s; each ended what the other one led, and a process "+
+			"to which this happens again ends", t.Broker, where),
+		Works: "the brokers with other numbers",
+		Remedy: fmt.Sprintf("end the process that runs on a copy of a machine or of a data directory, and start the right one if it has ended; "+
+			"give each broker its own node.id and an empty data directory; the finding ends 10 minutes after the last registration (%s)", clusterPage)}
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.

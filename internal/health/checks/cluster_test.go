@@ -132,6 +132,14 @@ func TestMetadataQuorum(t *testing.T) {
 			q.NoLeader, q.Unreachable = time.Minute, []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}
 		}), []string{"bad metadata quorum: the cluster has no metadata leader: no election, topic or config can change; of 3 voters, these " +
 			"cannot be reached from this broker: broker 2 (b:9092), broker 3 (c:9092)"}},
+		{"no leader, one voter is another member", quorum(func(q *view.Quorum) {
+			q.NoLeader, q.Unreachable, q.Lost = time.Minute, []string{"broker 2 (b:9092)"}, []string{"broker 3 (c:9092)"}
+		}), []string{"cannot be reached from this broker: broker 2 (b:9092); of 3 voters, these run with other metadata directories than those that have " +
+			"the votes: broker 3 (c:9092)"}},
+		{"no leader, most voters are other members", quorum(func(q *view.Quorum) {
+			q.NoLeader, q.Lost, q.Recover = time.Minute, []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}, "`x`"
+		}), []string{"of 3 voters, these run with other metadata directories than those that have the votes: broker 2 (b:9092), broker 3 " +
+			"(c:9092), so a majority of the voters is gone, and waiting does not help"}},
 		{"no leader, the disk of the only voter is full", quorum(func(q *view.Quorum) {
 			q.NoLeader, q.Voters, q.Failed = time.Minute, 1, "write log: no space left on device"
 		}), []string{"the cluster has no metadata leader: no election, topic or config can change; this broker has no vote, because its " +
@@ -156,7 +164,22 @@ func TestMetadataQuorum(t *testing.T) {
 	})
 }
 
-// A broker refuses to start with a list of an even number of addresses.
+// The remedy of lost votes is complete at each broker that knows of them.
+func TestTheRemedyOfLostVotesNamesTheCommand(t *testing.T) {
+	q := view.Quorum{Votes: true, Lost: []string{"broker 2", "broker 3"}, Recover: "`chronikd recover --config FILE --lost 2,3`"}
+	if got := recovery(&q); !strings.Contains(got, "shut down this broker, run "+q.Recover+" with its configuration, start it") {
+		t.Error(got)
+	}
+	q.Votes, q.Whole = false, []string{"broker 1"}
+	if got := recovery(&q); !strings.Contains(got, "shut down broker 1, run `") {
+		t.Error(got)
+	}
+	q.Votes = true
+	if got := recovery(&q); !strings.Contains(got, "shut down the one of this broker, broker 1 with the largest term and entry, which ") {
+		t.Error(got)
+	}
+}
+
 // A wrong entry of cluster.seeds is a finding; one whose broker may be down is none.
 func TestWrongSeeds(t *testing.T) {
 	silent := func(change ...func(*view.Cluster)) Facts {
@@ -183,6 +206,7 @@ func TestWrongSeeds(t *testing.T) {
 	})
 }
 
+// A broker refuses to start with a list of an even number of addresses.
 func TestTheRemedyOfAVoteKeepsAnOddList(t *testing.T) {
 	for _, c := range []struct {
 		voters int
@@ -208,6 +232,11 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 				For: noLeaderAfter}}
 		})
 	}
+	recovered := func(lossless bool) Facts {
+		f := group(view.Recovered)
+		f.Cluster.Leaderless[0].Lossless = lossless
+		return f
+	}
 	soon := group(view.Elected, 3)
 	soon.Cluster.Leaderless[0].For--
 	const them = "12 partitions (a-0, a-1, a-2, a-3, a-4 and 7 more) cannot be written or read: "
@@ -223,6 +252,10 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 		{"two are", group(view.ForBrokers, 3, 2), []string{"on brokers 2,3: " + them}},
 		{"a disk is", group(view.ForDirectory, 3),
 			[]string{them + "their acknowledged records are in log directories or logs of broker 3"}},
+		{"recovered, and all are there", recovered(true), []string{them + "the metadata were recovered and do not have " +
+			"the replicas in sync, so an operator elects their leaders; all of their replicas are there, and no broker reports a damaged log of them"}},
+		{"recovered, below level 4", recovered(false), []string{"but below feature level 4"}},
+		{"recovered, and one is away", group(view.Recovered, 3), []string{"their replicas on broker 3 cannot take part"}},
 		{"lossy", group(view.Lossy, 3), []string{them + "their last replica in sync lost records in a power failure"}},
 		{"an election of a few seconds", soon, nil},
 		{"election", group(view.Elected, 3), []string{them + "the controller is electing leaders"}},
@@ -287,6 +320,10 @@ func TestOneFindingForEachBroker(t *testing.T) {
 	behind := some(30, "a-0", "a-1")
 	examine(t, "brokers", []patient{
 		{"healthy", member(), nil},
+		{"two processes with its number", member(func(c *view.Cluster) {
+			c.Turns = []view.Turns{{Broker: 2, Addresses: [2]string{"b:1", "c:1"}}}
+		}), []string{"warn processes of broker 2: two processes have registered by turns with node.id=2: one advertises b:1 and registered last, at " +
+			"0001-01-01T00:00:00Z; the other one advertises c:1"}},
 		{"fenced", third(view.Broker{State: "fenced"}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
 		{"fenced, and not reached", func() Facts {

@@ -323,7 +323,7 @@ func (m *Monitor) Own() *health.Report {
 				"a recovery takes as long as the disk needs to read the journal, a stop at most a minute"}
 		if m.waits != nothing {
 			x.Remedy = "remove the cause that it names, or that other findings of this broker name, " +
-				"and start the other brokers of cluster.seeds; it continues automatically (" + clusterPage + ")"
+				"and start the other brokers of cluster.seeds; unless it waits in vain, it continues automatically (" + clusterPage + ")"
 		}
 		if m.waits == OtherBrokers {
 			x.Follows = m.found.apart

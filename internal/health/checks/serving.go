@@ -35,7 +35,7 @@ func servingChecks() []Check {
 		{Name: "refused", run: checkRefused,
 			Doc: "Clients that the broker refuses or holds back, for long and in numbers, because of its configuration: limits of connections, failed logins, access rules and quotas."},
 		{Name: "metadata", run: checkMetadata,
-			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
+			Doc: "Whether topics and configs can be changed, whether all parts of the broker follow them, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,
 			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and groups that do not finish a rebalance. " +
 				"Share groups that get no records of a partition, or whose dead letters cannot be copied."},
@@ -539,6 +539,24 @@ func offsets(d view.Damage) string {
 	return fmt.Sprintf("offsets %d to %d", d.From, d.Next-1)
 }
 
+// lacking is the finding that a part of this broker does not follow the metadata.
+func (f *Facts) lacking(l *Lacking) health.Finding {
+	x := health.Finding{Severity: health.Bad, Subject: "metadata of this broker, " + l.Part, NotReady: true,
+		Problem: fmt.Sprintf("this part lacks the changes since %s: %s", l.Since.UTC().Format(time.RFC3339), l.Error),
+		Works:   "the other parts follow the metadata; this one tries again every second, and with each change",
+		Remedy: "stop no other broker now; remove the cause that the error names, or restart this broker; if it stays, report the error, " +
+			"which is in the log"}
+	if l.Replaced {
+		x.Works = "the other brokers lead what has another replica in sync"
+		x.Remedy = "end the other process, which may run on a copy of this data directory; this one then registers again and follows, " +
+			"without a restart, or ends if both have registered by turns"
+	}
+	if f.several() {
+		x.Remedy += " (" + clusterPage + ")"
+	}
+	return x
+}
+
 func checkMetadata(f *Facts, n *notes) {
 	m := f.Metadata
 	if m.Dir == "" {
@@ -578,6 +596,9 @@ func checkMetadata(f *Facts, n *notes) {
 			Works:   works,
 			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk responds, and " +
 				"if it never does, replace the disk and restart the broker (docs/operations.md, A damaged disk)"})
+	}
+	for i := range m.Lacking {
+		n.addFinding(f.lacking(&m.Lacking[i]))
 	}
 	if m.LostVote {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, NotReady: true,

@@ -79,7 +79,7 @@ func importRules() map[string]importRule {
 			because: "it computes sizes: who counts against them knows what they are for"},
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage",
-			"internal/coordinator/group/format", "internal/coordinator/sharestate/format", "internal/sharegroup/window",
+			"internal/coordinator/group/format", "internal/coordinator/sharestate/format", "internal/sharegroup/window", "internal/health",
 			"internal/metadata", "internal/metadata/copies", "internal/metadata/raftstore", "internal/record", "internal/vfs"},
 			never:   noProtocol,
 			because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
