@@ -15,8 +15,9 @@ func TestRemediesThatStopBrokersHaveAnOrder(t *testing.T) {
 			Remedy: "stop the broker"}
 	}
 	away := func(broker int32) Finding {
-		return Finding{Broker: NoBroker, Check: CheckBrokers, Subject: BrokerSubject(broker), Severity: Warn, Remedy: "start it",
-			Holds: "bring back " + BrokerSubject(broker)}
+		x := OfBroker(broker)
+		x.Broker, x.Check, x.Severity, x.Remedy, x.Holds = NoBroker, CheckBrokers, Warn, "start it", "bring back "+BrokerSubject(broker)
+		return x
 	}
 	quorum := Finding{Broker: NoBroker, Check: CheckQuorum, Subject: "metadata quorum", Severity: Warn, Remedy: "start brokers",
 		Holds: "start the other brokers"}

@@ -270,14 +270,16 @@ func checkSeeds(f *Facts, n *notes) {
 // written returns what can be written without a metadata leader, when no ISR can change. Reads need
 // the leader only.
 func written(c *view.Cluster) string {
+	const old = "; topics, leaders and states of brokers that this broker shows are those of its last contact with a metadata leader"
 	switch n := c.Partitions - c.Apart; {
 	case c.Partitions == 0:
-		return ""
+		return strings.TrimPrefix(old, "; ")
 	case n == 0:
-		return "no partition can be written now: each waits for a broker that this one does not reach; brokers that run serve reads of what they lead"
+		return "no partition can be written now: each waits for a broker that this one does not reach; brokers that run serve reads of what " +
+			"they lead" + old
 	default:
-		return fmt.Sprintf("%d of %s can be written with acks=all, and read: this broker reaches all of their replicas in sync", n,
-			text.Plural(c.Partitions, "partition", "partitions"))
+		return fmt.Sprintf("%d of %s can be written with acks=all, and read: this broker reaches all of their replicas in sync%s", n,
+			text.Plural(c.Partitions, "partition", "partitions"), old)
 	}
 }
 
