@@ -15,8 +15,8 @@ const meant = "+"
 
 // Unitless returns why a value probably does not mean what was intended, as it was written: a
 // retention in milliseconds that is shorter than a minute and has no unit is more often a mistake
-// for days. It returns "" for other configs and values, and for 0, which is the same in all units. A
-// topic's configs are numbers without units, so a sign says there that the number is meant: see
+// for days. It returns "" for other configs and values, and for 0, which is the same in all units.
+// A topic's configs are numbers without units, so a sign says there that the number is meant: see
 // Meant.
 func Unitless(name, written string) string {
 	n, err := strconv.ParseInt(written, 10, 64)

@@ -186,9 +186,9 @@ type Unreached struct {
 	Address string
 	Since   time.Time
 	Err     string // of the last attempt, without what differs from one broker to the next
-	// Theirs and Ours report that the dates of a certificate are the reason: that of the other
-	// broker, or that of this one.
-	Theirs, Ours bool
+	// Refused reports that nothing listens at the address. Theirs and Ours report that the dates of
+	// a certificate are the reason: that of the other broker, or that of this one.
+	Refused, Theirs, Ours bool
 }
 
 // Streams are totals of the replica streams of a broker. Frames are those with records.

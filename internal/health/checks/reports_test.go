@@ -100,7 +100,7 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		}
 	}
 	ended := hearing(member(fenced, func(c *view.Cluster) {
-		c.Unreached = []view.Unreached{{Broker: 3, Address: "c:1", Err: "dial tcp: connect: connection refused"}}
+		c.Unreached = []view.Unreached{{Broker: 3, Address: "c:1", Err: "dial tcp: connect: connection refused", Refused: true}}
 	}), 3*time.Second, 0, &health.Report{})
 	found, _ := Examine(Checks(), &ended)
 	if !slices.ContainsFunc(found, func(x health.Finding) bool {
