@@ -75,7 +75,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		{[]string{"config", "check", "--set", "num.partitions=0"},
 			"chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
 		{[]string{"config", "check", "--set", "connections.max.idle.ms=10w"},
-			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number of milliseconds, or one with a unit, such as 90s, 12h or 7d\n"},
+			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number of milliseconds, at most 9223372036854775807, or one with a unit, such as 90s, 12h or 7d\n"},
 		{[]string{"config", "check", "--set", "num.io.threads=8"},
 			"chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not configurable\n"},
 		{[]string{"config", "check", "--set", "listeners=PLAINTEXT://:9092"},

@@ -59,21 +59,21 @@ func timeUnits() map[string]time.Duration {
 	}
 }
 
-// UnitHint returns how to write the value of a number whose name ends in a unit, else "".
-func UnitHint(name string) string {
+// UnitHint returns the unit that the name of a number ends in, and values with another one; else "".
+func UnitHint(name string) (unit, such string) {
 	for suffix := range timeUnits() {
 		if strings.HasSuffix(name, suffix) {
-			unit := strings.TrimPrefix(suffix, ".")
+			unit = strings.TrimPrefix(suffix, ".")
 			if suffix == ".ms" {
 				unit = "milliseconds"
 			}
-			return "write a whole number of " + unit + ", or one with a unit, such as 90s, 12h or 7d"
+			return unit, "90s, 12h or 7d"
 		}
 	}
 	if strings.HasSuffix(name, ".bytes") {
-		return "write a whole number of bytes, or one with a unit, such as 64MiB or 1GiB"
+		return "bytes", "64MiB or 1GiB"
 	}
-	return ""
+	return "", ""
 }
 
 // plainNumber returns value in the unit that name ends in, as Kafka does not know other units:

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
@@ -54,7 +53,7 @@ func TestADrainedBrokerGetsNoReplicas(t *testing.T) {
 	w.pass(0)
 	w.step()
 	mark := metadata.KV{Key: metadata.BrokerConfigKey(4),
-		Value: metadata.EncodeConfigs(map[string]string{configdef.TakesReplicas: "false"})}
+		Value: metadata.EncodeConfigs(map[string]string{"broker.takes.replicas": "false"})}
 	if !TakesPartitions(w.applier.Image(), 4) {
 		t.Fatal("the broker cannot take partitions")
 	}

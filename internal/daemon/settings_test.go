@@ -193,7 +193,7 @@ var unchanged = map[string]string{
 // setting of brokers names it. Those that are defaults of topics have tests of their own.
 func TestEverySettingThatCanChangeIsChangedInATest(t *testing.T) {
 	var tests strings.Builder
-	for _, dir := range []string{".", "../broker", "../replica", "../testing/system"} {
+	for _, dir := range []string{".", "../broker", "../controller", "../replica", "../testing/system"} {
 		files, err := filepath.Glob(dir + "/*_test.go")
 		must.OK(t, err)
 		for _, file := range files {
