@@ -59,7 +59,8 @@ func timeUnits() map[string]time.Duration {
 	}
 }
 
-// UnitHint returns the unit that the name of a number ends in, and values with another one; else "".
+// UnitHint returns the unit that the name of a number ends in, and values with another one, else
+// "".
 func UnitHint(name string) (unit, such string) {
 	for suffix := range timeUnits() {
 		if strings.HasSuffix(name, suffix) {
