@@ -284,6 +284,10 @@ const CheckQuorum = "quorum"
 // CheckCertificate is the check of the certificates of a broker.
 const CheckCertificate = "certificate"
 
+// CheckRefused is the check for clients that are refused, or wait for quotas. They cause its
+// findings, not what was done to a broker.
+const CheckRefused = "refused"
+
 // CheckReports is the check of the reports of other brokers.
 const CheckReports = "reports"
 

@@ -206,7 +206,7 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 	switch {
 	case over != "":
 		c.join(&s.crowds.callers)
-	case visitor:
+	case visitor && counts != againstLocal: // one that yields its local place frees none of the limit
 		c.join(&s.crowds.visitors)
 	}
 	s.take(c.slot, 1)

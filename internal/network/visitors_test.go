@@ -218,3 +218,35 @@ func TestTheMachineOfTheBrokerHasAWayIn(t *testing.T) {
 		})
 	}
 }
+
+// A place of the broker's machine makes no room for clients of elsewhere: the limit holds however
+// long local connections do not log in.
+func TestLocalPlacesMakeNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, ln := behindLogin(t, &users{}, echo, func(o *Options) { o.Limits.Connections, o.LocalPlaces = 4, 2 })
+		var all []*client
+		for range 4 {
+			c := ln.dialAs("10.0.0.1")
+			c.login(t, "bob", "secret")
+			all = append(all, c)
+		}
+		for range 3 {
+			all = append(all, ln.dialAs("127.0.0.1")) // does not log in
+			time.Sleep(2 * f.opts.roomAfter)
+			for _, from := range []string{"10.0.9.1", "127.0.0.1"} {
+				all = append(all, ln.dialAs(from))
+			}
+			synctest.Wait()
+			if n := f.Stats().Connections; n > 6 {
+				t.Errorf("%d connections are open: 4 and 2 local ones may be", n)
+			}
+		}
+		for _, c := range all {
+			_ = c.Close()
+		}
+		f.end(t)
+		if f.slots != 0 || f.locals != 0 {
+			t.Errorf("left over: %d slots, %d local places", f.slots, f.locals)
+		}
+	})
+}

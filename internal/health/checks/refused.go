@@ -141,11 +141,14 @@ func (f *Facts) refusedConnections(r *refused, n *notes) {
 	first := &r.of[0]
 	limit := first.Cause
 	x := health.Finding{Severity: health.Warn, Subject: "connections"}
-	if first.PassedAll == 0 {
+	switch {
+	case first.PassedAll > 0:
+		x.Works = fmt.Sprintf("%s opened in the same time", text.Plural(first.PassedAll, "connection was", "connections were"))
+	case limit == limitOfAddress || limit == "max.connections.per.ip" || limit == LimitUnauthenticated:
+		x.Works = "other addresses are not concerned, and connections that are open stay"
+	default: // nobody gets in
 		x.Severity = health.Bad
 		x.Works = "connections that are open stay"
-	} else {
-		x.Works = fmt.Sprintf("%s opened in the same time", text.Plural(first.PassedAll, "connection was", "connections were"))
 	}
 	value := ""
 	if most, known := f.ConnectionLimits[limit]; known {

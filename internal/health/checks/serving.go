@@ -32,7 +32,7 @@ func servingChecks() []Check {
 			Doc: "Partitions that cannot be written or read: their log is offline, takes no records, or could not be created."},
 		{Name: checkOfDamage, run: checkDamage,
 			Doc: "Partitions in which a read, or the reading of all segments, found damaged records: the offsets that cannot be read, and the next one that can."},
-		{Name: "refused", run: checkRefused,
+		{Name: health.CheckRefused, run: checkRefused,
 			Doc: "Clients that the broker refuses or holds back, for long and in numbers, because of its configuration: limits of connections, failed logins, access rules and quotas."},
 		{Name: "metadata", run: checkMetadata,
 			Doc: "Whether topics and configs can be changed, whether all parts of the broker follow them, and whether the copy of the metadata is complete."},

@@ -50,7 +50,8 @@ type kind struct {
 
 	mu      sync.Mutex
 	entries map[key]*entry
-	passed  map[string]*window // by user, of the users of entries; the empty one has all
+	users   map[string]bool    // of entries
+	passed  map[string]*window // by user, of users; the empty one has all
 	swept   time.Time
 }
 
@@ -149,10 +150,10 @@ func (x *kind) entry(at key, now time.Time) *entry {
 	}
 	if e == nil {
 		if x.entries == nil {
-			x.entries = map[key]*entry{}
+			x.entries, x.users = map[key]*entry{}, map[string]bool{}
 		}
-		e = &entry{noted: -1}
-		x.entries[at.kept()] = e
+		e, at = &entry{noted: -1}, at.kept()
+		x.entries[at], x.users[at.who.User] = e, true
 	}
 	return e
 }
@@ -171,6 +172,7 @@ func (x *kind) sweep(now time.Time) {
 			users[at.who.User] = true
 		}
 	}
+	x.users = users
 	for user := range x.passed {
 		if !users[user] {
 			delete(x.passed, user)
@@ -197,7 +199,7 @@ func (t *Table) Passed(k view.RefusalKind, user string) {
 	for _, name := range slices.Compact([]string{"", short(user)}) {
 		w := x.passed[name]
 		if w == nil {
-			if name != "" && !x.refuses(name) || len(x.passed) > maxEntries {
+			if name != "" && !x.users[name] || len(x.passed) > maxEntries {
 				continue
 			}
 			w = &window{}
@@ -205,16 +207,6 @@ func (t *Table) Passed(k view.RefusalKind, user string) {
 		}
 		w.add(number, 0)
 	}
-}
-
-// refuses reports whether a user has an entry. The caller holds mu.
-func (x *kind) refuses(user string) bool {
-	for at := range x.entries {
-		if at.who.User == user {
-			return true
-		}
-	}
-	return false
 }
 
 // Last returns what was refused in the last minute, the most first.

@@ -292,6 +292,13 @@ func TestASilentBrokerIsWaitedForOnce(t *testing.T) {
 			if !errors.As(err, &op) || op.Op == "dial" || op.Timeout() || dials != 1 || time.Since(begun) != 0 {
 				t.Errorf("hangs %v, again: %v after %v, %d dials", hangs, err, time.Since(begun), dials)
 			}
+			time.Sleep(silentFor) // as of a command that waits until a broker has restarted
+			if c, err := d.dial(t.Context(), "tcp", "b:9092"); err == nil {
+				_ = c.Close()
+			}
+			if dials != 2 {
+				t.Errorf("hangs %v, much later: %d dials", hangs, dials)
+			}
 		})
 	}
 }

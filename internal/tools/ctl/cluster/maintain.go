@@ -413,7 +413,8 @@ func (v verdicts) lasting() verdicts {
 }
 
 // worse returns a finding that the reports have and those of before lack, or have as less severe,
-// "" if there is none. A broker that answered before must answer.
+// "" if there is none. A broker that answered before must answer. What clients cause does not count:
+// a stranger without a login could keep a broker from being maintained.
 func (v verdicts) worse(before verdicts) string {
 	for _, broker := range slices.Sorted(maps.Keys(before)) {
 		if _, answers := v[broker]; !answers {
@@ -424,7 +425,7 @@ func (v verdicts) worse(before verdicts) string {
 	for _, broker := range slices.Sorted(maps.Keys(v)) {
 		for i := range v[broker] {
 			f := &v[broker][i]
-			if !slices.ContainsFunc(before[broker], func(o health.Finding) bool {
+			if f.Check != health.CheckRefused && !slices.ContainsFunc(before[broker], func(o health.Finding) bool {
 				return o.Check == f.Check && o.Subject == f.Subject && rank(&o) <= rank(f)
 			}) {
 				return fmt.Sprintf("%s: %s", f.Where(), f.Problem)
