@@ -69,12 +69,17 @@ func (c *commandLine) secureCommand() *cobra.Command {
 }
 
 func (c *commandLine) secureAddCommand() *cobra.Command {
-	var nodes []string
+	var (
+		nodes []string
+		first int
+	)
 	add := &cobra.Command{
 		Use:   "add DIR",
 		Short: "Write the files of further brokers of a cluster that secure init has made in DIR",
 		Long: "add writes a directory to DIR for each of --nodes, with the number that follows the highest one: configuration, certificate,\n" +
-			"the cluster's secret and the admin token. DIR is that of secure init --nodes, with ca.pem, ca-key.pem, and at least one node-N.\n\n" +
+			"the cluster's secret and the admin token. DIR is that of secure init --nodes, with ca.pem, ca-key.pem, nodes, and at least one\n" +
+			"node-N. The file nodes has the numbers and addresses that were given; without it, --first-id is the first number.\n" +
+			"`chronikctl broker list` shows the numbers in use.\n\n" +
 			"The authority signs only the names that its certificate permits. If those of the new brokers are not among them, add issues\n" +
 			"ca.pem again, with the same key and subject, and these names more. Brokers and clients need it before the new brokers start;\n" +
 			"the output says what to copy in which order.\n\n" +
@@ -92,10 +97,7 @@ func (c *commandLine) secureAddCommand() *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
-			made, err := secureinit.NewAddition(dir, nodes, loadFile)
-			if err == nil {
-				err = made.Write(time.Now())
-			}
+			made, err := secureinit.Add(dir, nodes, first, loadFile, time.Now())
 			if err != nil {
 				return usage(fmt.Errorf("secure add %s: %w", dir, err))
 			}
@@ -104,6 +106,7 @@ func (c *commandLine) secureAddCommand() *cobra.Command {
 		},
 	}
 	add.Flags().StringSliceVar(&nodes, "nodes", nil, "HOST or HOST:PORT of the brokers that join, separated by commas; a broker uses PORT and the two after it")
+	add.Flags().IntVar(&first, "first-id", 0, "the number of the first new broker, above all that were given; 0: the file nodes in DIR has them")
 	return add
 }
 

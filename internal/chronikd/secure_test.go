@@ -312,7 +312,7 @@ func TestSecureAdd(t *testing.T) {
 		}
 	}
 	code, out, errs = add("--nodes", "sub.a.example.com,10.0.0.13:9193") // what it permits already
-	if code != exit.OK || !strings.Contains(out, "ca.pem is unchanged") || content(t, dir, "ca.pem") != wide {
+	if code != exit.OK || !strings.Contains(out, "ca.pem has not changed") || content(t, dir, "ca.pem") != wide {
 		t.Error(code, out, errs)
 	}
 	if content(t, dir, "node-1", "chronikd.yaml")+content(t, dir, "node-1", "server.pem") != own {

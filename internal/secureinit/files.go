@@ -222,6 +222,9 @@ func makeSecured(dir string, plans []nodePlan, password secretvalue.Secret, now 
 	made := map[string][]byte{
 		filepath.Join(dir, "ca.pem"): ca.CertificatePEM, filepath.Join(dir, "ca-key.pem"): ca.KeyPEM,
 	}
+	if plans[0].peer != "" {
+		made[rosterPath(dir)] = rosterOf(plans).text()
+	}
 	c := clusterOf(plans)
 	for i := range plans {
 		p := &plans[i]

@@ -80,6 +80,7 @@ func (x *Installation) Summary(context string) string {
 	fmt.Fprintf(&b, "keep elsewhere: %s (only --renew and secure add need it; who has it can pretend to be the broker)\n", filepath.Join(dir, "ca-key.pem"))
 	if len(plans) > 1 {
 		fmt.Fprintf(&b, "copy each node's directory to its machine under the same path; nothing else of %s belongs there\n", dir)
+		fmt.Fprintf(&b, "keep %s: secure add gives none of its numbers and addresses again\n", rosterPath(dir))
 	}
 	return b.String()
 }
