@@ -55,7 +55,7 @@ func TestMembership(t *testing.T) {
 // replicas that are not in sync. While the broker starts, its phase is the finding.
 func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 	ready := func(f Facts) (ok bool) {
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		ok = true
 		for i := range findings {
 			ok = ok && !findings[i].NotReady
@@ -95,7 +95,7 @@ func TestTheQuorumIsAboutItsVoters(t *testing.T) {
 	f := member(func(c *view.Cluster) {
 		c.Quorum.NoLeader, c.Quorum.Unreachable, c.Quorum.Away = time.Minute, []string{"one", "two", "no broker"}, []int32{2, 3}
 	})
-	found, _ := Examine(Checks(), &f)
+	found, _ := examined(t, Checks(), &f)
 	i := slices.IndexFunc(found, func(x health.Finding) bool { return x.Check == health.CheckQuorum })
 	if i < 0 || !found[i].IsAbout(2) || !found[i].IsAbout(3) || found[i].IsAbout(1) {
 		t.Errorf("%+v", found)
@@ -267,7 +267,7 @@ func TestTheRemedyOfALostOnlyReplica(t *testing.T) {
 	f := member(func(c *view.Cluster) {
 		c.Leaderless = []view.Leaderless{{Partitions: some(1, "a-0"), Why: view.ForBrokers, Brokers: []int32{3}, Sole: true}}
 	})
-	findings, _ := Examine(Checks(), &f)
+	findings, _ := examined(t, Checks(), &f)
 	if !slices.ContainsFunc(findings, func(x health.Finding) bool {
 		return strings.Contains(x.Remedy, "delete the topics with `chronikctl topic delete TOPIC`, or let the partitions begin without "+
 			"their records: run `chronikctl topic move ")
@@ -285,7 +285,7 @@ func TestTheRemedyOfAnExpiredCertificate(t *testing.T) {
 	})
 	f.Now = time.Now()
 	f.Others = []Other{{Heard: health.Heard{Broker: 3, At: f.Now.Add(-time.Hour), Report: &health.Report{}}}}
-	findings, _ := Examine(Checks(), &f)
+	findings, _ := examined(t, Checks(), &f)
 	i := slices.IndexFunc(findings, func(x health.Finding) bool { return x.Check == health.CheckBrokers })
 	if i < 0 || !strings.Contains(findings[i].Remedy, "--renew`") || strings.Contains(findings[i].Problem, "report") {
 		t.Errorf("%+v", findings)
@@ -299,14 +299,14 @@ func TestADirectoryThatHangsIsTheFindingOfItsBroker(t *testing.T) {
 	own := health.Finding{Check: "partition", Severity: health.Warn, Broker: 3, Subject: "partitions in /d", Problem: "p"}
 	heard := health.Heard{Broker: 3, At: f.Now, Report: &health.Report{Findings: []health.Finding{own}}}
 	f.Others = []Other{{Heard: heard, Active: f.Now}}
-	findings, _ := Examine(clusterChecks(), &f)
+	findings, _ := examined(t, clusterChecks(), &f)
 	r := health.Report{Broker: 1, Findings: findings}
 	if r.Add([]health.Heard{heard}, f.Now); len(r.Findings) != 1 || r.Findings[0].Subject != own.Subject {
 		t.Errorf("%+v", r.Findings)
 	}
 	heard.At = f.Now.Add(-time.Minute)
 	f.Others[0].Heard = heard
-	findings, _ = Examine(clusterChecks(), &f)
+	findings, _ = examined(t, clusterChecks(), &f)
 	r.Findings = findings
 	shared := func(x health.Finding) bool { return x.Check == health.CheckBrokers }
 	if r.Add([]health.Heard{heard}, f.Now); !slices.ContainsFunc(r.Findings, shared) {
@@ -431,7 +431,7 @@ func TestALostMajorityIsOneFinding(t *testing.T) {
 		return f
 	}
 	f := lost(time.Minute)
-	found, _ := Examine(clusterChecks(), &f)
+	found, _ := examined(t, clusterChecks(), &f)
 	for i := range found {
 		found[i].Broker = 1
 		if text := found[i].String(); strings.Contains(text, "is active") {
@@ -463,7 +463,7 @@ func TestAFullDirectoryIsOneFinding(t *testing.T) {
 	f.Dirs = []view.Dir{{Path: "/d", SpaceMessage: "it is full", Error: enospc, Full: true}, {Path: "/e"}}
 	f.Partitions = []view.Log{{Topic: "one", Dir: "/d", Offline: true, Reopens: true, Error: enospc, Full: true}}
 	remain := func() []health.Finding {
-		found, _ := Examine(Checks(), &f)
+		found, _ := examined(t, Checks(), &f)
 		for i := range found {
 			if x := &found[i]; x.Check != "leaderless" && x.Check != health.CheckBrokers {
 				x.Broker = 2

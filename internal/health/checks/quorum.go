@@ -21,6 +21,7 @@ func checkQuorum(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata of this broker",
 			Problem: "its metadata store does not respond: a write or an fdatasync in the metadata directory hangs",
 			Works:   hangingWorks(c),
+			Stops:   true,
 			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk of the data directory; if it does not recover, " +
 				"replace it and restart the broker with an empty data directory (" + clusterPage + ")"})
 		return
@@ -38,6 +39,7 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: fmt.Sprintf("%s of %d belongs to %s, unregistered before, and no other broker has taken it over: the metadata "+
 				"survive one failure less", text.Count(len(q.Unregistered), "vote"), q.Voters, brokersText(q.Unregistered)),
 			Works:  "the metadata can be changed",
+			Stops:  true,
 			Remedy: voteRemedy(q)})
 	case q.Orphans > 0 && q.Orphaned >= orphanAfter:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
@@ -71,7 +73,9 @@ func checkQuorum(f *Facts, n *notes) {
 	}
 }
 
-// noMetadataLeader finds that the metadata have no leader, and why.
+// noMetadataLeader finds that the metadata have no leader, and why. Stops is not set, although the
+// remedy of recovery shuts brokers down: several at once, and in the order that it says. The order
+// of health.InOrder, one broker at a time, would contradict it.
 func noMetadataLeader(f *Facts, n *notes) {
 	c := f.Cluster
 	q := &c.Quorum
@@ -142,6 +146,7 @@ func checkSeeds(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "cluster.seeds entry " + s.Address, Problem: problem,
 			Works: "everything, as long as the other seeds lead to a majority of the voters; if all brokers get new addresses, the cluster " +
 				"may not find itself",
+			Stops: true,
 			Remedy: "write the address of a broker of this cluster in its place, the same list on all brokers, or start the missing one " +
 				"there; check the file with `chronikd config check --config FILE`, and restart this broker (" + clusterPage + ")"})
 	}
