@@ -180,27 +180,44 @@ func TestTheRemedyOfLostVotesNamesTheCommand(t *testing.T) {
 	}
 }
 
-// A wrong entry of cluster.seeds is a finding; one whose broker may be down is none.
+// While seeds do not vote, a stop waits for them, unless an entry of the list is wrong: its remedy
+// is a restart, and it may be why they do not vote.
+func TestNothingWaitsForSeedsWhileAnEntryIsWrong(t *testing.T) {
+	for wrong, want := range []string{"start the other brokers of cluster.seeds", ""} {
+		f := member(func(c *view.Cluster) {
+			c.Quorum.Voters, c.WrongSeeds = 2, make([]view.WrongSeed, wrong)
+		})
+		var n notes
+		checkQuorum(&f, &n)
+		if len(n.findings) != 1 || n.findings[0].Holds != want {
+			t.Errorf("%d wrong: %+v", wrong, n.findings)
+		}
+	}
+}
+
+// An entry of cluster.seeds that is wrong for long is a finding; one whose broker may be down is
+// none.
 func TestWrongSeeds(t *testing.T) {
-	silent := func(change ...func(*view.Cluster)) Facts {
-		f := member(append(change, func(c *view.Cluster) {
-			c.WrongSeeds = []view.WrongSeed{{Address: "d:1", Silent: true, Err: "connection refused"}}
-		})...)
-		f.Now = f.Cluster.WrongSeeds[0].Since.Add(wrongSeedAfter)
+	seed := func(s view.WrongSeed, change ...func(*view.Cluster)) Facts {
+		s.Address = "d:1"
+		f := member(append(change, func(c *view.Cluster) { c.WrongSeeds = []view.WrongSeed{s} })...)
+		f.Now = s.Since.Add(wrongSeedAfter)
 		return f
 	}
-	new := silent()
-	new.Now = new.Now.Add(-1)
+	silent := func(change ...func(*view.Cluster)) Facts {
+		return seed(view.WrongSeed{Silent: true, Err: "connection refused"}, change...)
+	}
+	moment := func(f Facts) Facts { f.Now = f.Now.Add(-1); return f }
+	other := view.WrongSeed{Err: "cluster.name is \"x\" here"}
+	away := func(c *view.Cluster) { c.Brokers[2].State = "fenced" }
 	wrong := []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address that no broker of this cluster has"}
 	examine(t, "seeds", []patient{
 		{"healthy", member(), nil},
-		{"another cluster", member(func(c *view.Cluster) {
-			c.WrongSeeds = []view.WrongSeed{{Address: "d:1", Err: "cluster.name is \"x\" here"}}
-			c.Brokers[2].State = "fenced"
-		}), []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address at which no broker of this cluster is: cluster.name is"}},
+		{"another cluster, for a moment", moment(seed(other)), nil},
+		{"another cluster", seed(other, away), []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address at which no broker of this cluster is: cluster.name is"}},
 		{"silent", silent(), wrong},
-		{"silent for a moment", new, nil},
-		{"silent, and a broker is down", silent(func(c *view.Cluster) { c.Brokers[2].State = "fenced" }), nil},
+		{"silent for a moment", moment(silent()), nil},
+		{"silent, and a broker is down", silent(away), nil},
 		{"silent, and a broker is not reached", silent(func(c *view.Cluster) { c.Unreached = []view.Unreached{{Broker: 3}} }), nil},
 		{"silent, and no metadata leader", silent(func(c *view.Cluster) { c.Quorum.NoLeader = time.Second }), nil},
 	})

@@ -53,7 +53,7 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
 				failures(q.Voters)),
 			Works:  "the metadata can be changed",
-			Holds:  "start the other brokers of cluster.seeds",
+			Holds:  startSeeds(c),
 			Remedy: "start the other brokers of cluster.seeds; they become voters when they have copied the metadata (" + clusterPage + ")"})
 	case q.Voters > c.Seeds && c.Seeds > 0:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
@@ -71,6 +71,16 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: "this cluster has one voter: if it loses its data directory, the metadata are lost",
 			Remedy:  "name 3 or 5 brokers in cluster.seeds if the cluster has that many (" + clusterPage + ")"})
 	}
+}
+
+// startSeeds is what must come before a broker is stopped while fewer brokers vote than there are
+// seeds. A wrong entry may be why they are fewer. Its remedy is a restart, which must not wait for
+// the votes that it brings.
+func startSeeds(c *view.Cluster) string {
+	if len(c.WrongSeeds) > 0 {
+		return ""
+	}
+	return "start the other brokers of cluster.seeds"
 }
 
 // noMetadataLeader finds that the metadata have no leader, and why. Stops is not set, although the
@@ -126,17 +136,18 @@ func noMetadataLeader(f *Facts, n *notes) {
 		Remedy: remedy + " (" + page + ")", Follows: f.apart(c.Self), Holds: mostVoters(most, q.Voters), About: about})
 }
 
-// wrongSeedAfter is longer than a broker takes that starts.
+// wrongSeedAfter is longer than a broker takes that starts. It is also longer than a name leads to
+// a former address, as in Kubernetes, where another broker may answer.
 const wrongSeedAfter = 30 * time.Second
 
-// checkSeeds finds entries of cluster.seeds that are wrong. One at which nothing answers may be the
-// address of a broker that is registered with another one, so it counts only while all brokers are
-// active.
+// checkSeeds finds entries of cluster.seeds that are wrong for long enough. One at which nothing
+// answers may be the address of a broker that is registered with another one, so it counts only
+// while all brokers are active.
 func checkSeeds(f *Facts, n *notes) {
 	c := f.Cluster
 	all := leads(c) && len(c.Unreached) == 0 && !slices.ContainsFunc(c.Brokers, func(b view.Broker) bool { return b.State != "active" })
 	for _, s := range c.WrongSeeds {
-		if s.Silent && (!all || f.Now.Sub(s.Since) < wrongSeedAfter) {
+		if f.Now.Sub(s.Since) < wrongSeedAfter || s.Silent && !all {
 			continue
 		}
 		problem := "its cluster.seeds has an address at which no broker of this cluster is: " + s.Err
