@@ -56,9 +56,9 @@ type Finding struct {
 	Remedy   string    `json:"remedy"`   // what to do
 	Since    time.Time `json:"since"`    // when the broker first found it, UTC
 	NotReady bool      `json:"notReady"` // clients should be sent elsewhere: /readyz answers 503
-	// Stops reports that the remedy stops or restarts the broker. Holds is what must come before
-	// any other broker is stopped, such as "bring back broker 2"; empty if nothing must. InOrder
-	// compares the two.
+	// Stops reports that the remedy stops or restarts the broker, or its machine. Holds is what
+	// must come before any other broker is stopped, such as "bring back broker 2"; empty if
+	// nothing must. InOrder compares the two.
 	Stops bool   `json:"stops,omitempty"`
 	Holds string `json:"holds,omitempty"`
 	// Follows is the Cause of another finding of which this one is an effect, empty if none is

@@ -13,7 +13,6 @@
 package checks
 
 import (
-	"regexp"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -53,18 +52,15 @@ func (n *notes) addDir(severity health.Severity, path, problem, remedy string) {
 }
 
 // addFinding is add for a finding with further fields. Clients choose the names in it, and readers
-// print them: on terminals, in the log, and as lines of /readyz.
+// print them: on terminals, in the log, and as lines of /readyz. So nothing is read from its words:
+// a check whose remedy stops a broker sets Stops.
 func (n *notes) addFinding(f health.Finding) {
-	f.Check, f.Stops = n.check, stops.MatchString(f.Remedy)
+	f.Check = n.check
 	for _, s := range []*string{&f.Subject, &f.Problem, &f.Works, &f.Remedy} {
 		*s = text.Plain(*s)
 	}
 	n.findings = append(n.findings, f)
 }
-
-// stops matches a remedy that stops or restarts a broker, or its machine: every finding passes
-// addFinding, so that none is forgotten.
-var stops = regexp.MustCompile(`\b(stops?|restart) (the|this) (broker|machine)\b|\brestart (it|those)\b|\band restart:`)
 
 // addShared is addFinding for what follows from the metadata, so that every broker finds it.
 func (n *notes) addShared(f health.Finding) {

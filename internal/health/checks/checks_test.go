@@ -16,13 +16,6 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// stopWords are in remedies that stop something, and neverStops is what says the contrary, or is
-// about something else than a broker.
-var (
-	stopWords  = regexp.MustCompile(`\b(?i:stop|stops|restart)\b`)
-	neverStops = regexp.MustCompile(`without a restart|do not stop|before (another broker is stopped|you stop)|stop producers|stop its members`)
-)
-
 // findingsOf runs one check and returns its findings as "severity subject: problem", and its
 // measurements.
 func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string) {
@@ -32,7 +25,7 @@ func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string
 	if i < 0 {
 		t.Fatalf("there is no check %s", check)
 	}
-	findings, examined := Examine(all[i:i+1], &f)
+	findings, measured := examined(t, all[i:i+1], &f)
 	for _, x := range findings {
 		if x.Check != check || x.Remedy == "" || x.Problem == "" || x.Subject == "" {
 			t.Errorf("%s: a finding must have a subject, a problem and a remedy: %+v", check, x)
@@ -40,15 +33,12 @@ func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string
 		if want := aboutOf(x.Subject); !covers(x.About, want) {
 			t.Errorf("%s: %q is about %+v, want %+v", check, x.Subject, x.About, want)
 		}
-		if told := stopWords.FindString(neverStops.ReplaceAllString(x.Remedy, "")); (told != "") != x.Stops {
-			t.Errorf("%s: a remedy says %q, and Stops is %v: %s", check, told, x.Stops, x.Remedy)
-		}
 		if check == health.CheckBrokers && x.Holds == "" && !strings.HasPrefix(x.Subject, "processes of ") {
 			t.Errorf("a broker is not in order, and no other one waits with a stop: %+v", x)
 		}
 		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
 	}
-	return found, strings.Join(examined[0].Saw, "\n")
+	return found, strings.Join(measured[0].Saw, "\n")
 }
 
 // subjects are those that programs ask for.
@@ -181,7 +171,7 @@ func TestARemovedDataDirectoryIsOneFinding(t *testing.T) {
 		{Role: RoleJournal, Path: "/d/logs/journal", Why: "it was removed"}}
 	f.Partitions = []view.Log{{Topic: "t", Dir: "/d/logs", Offline: true, Error: "no such file or directory"}}
 	left := func() (all []string) {
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		r := health.Report{Broker: 1, Findings: findings}
 		for i := range r.Findings {
 			if x := &r.Findings[i]; x.Broker != health.NoBroker {
@@ -243,7 +233,7 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 			Lost:     []Lost{{Role: RoleMetadata, Path: "/srv/d/metadata", Why: "it was removed"}},
 			Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
 		}
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		if len(findings) != 1 || !strings.Contains(findings[0].Remedy, c.want) {
 			t.Errorf("%+v: %+v, want a remedy with %s", c, findings, c.want)
 		}
@@ -254,7 +244,7 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 func TestARemedyForSeveralDamages(t *testing.T) {
 	p := view.Log{Topic: "t", Partition: 3, Dir: "/d", Damages: []view.Damage{{From: 5, Next: 7, Where: "/d/t-3/x.log"}}}
 	found := func() health.Finding {
-		findings, _ := Examine(Checks(), &Facts{Partitions: []view.Log{p}})
+		findings, _ := examined(t, Checks(), &Facts{Partitions: []view.Log{p}})
 		if len(findings) != 1 {
 			t.Fatalf("%+v", findings)
 		}
@@ -273,7 +263,7 @@ func TestARemedyForSeveralDamages(t *testing.T) {
 
 // The name of a group may contain characters that a shell interprets.
 func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
-	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "x; reboot", State: "PreparingRebalance"}}}})
+	findings, _ := examined(t, Checks(), &Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "x; reboot", State: "PreparingRebalance"}}}})
 	if len(findings) != 1 || !strings.HasPrefix(findings[0].Remedy, "`chronikctl group describe 'x; reboot'` shows") {
 		t.Errorf("%+v", findings)
 	}
@@ -281,7 +271,7 @@ func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
 
 // A name that a client chose adds no line to /readyz, and controls no terminal.
 func TestANameStaysOnItsLine(t *testing.T) {
-	findings, _ := Examine(Checks(), &Facts{Serving: true, Slow: Slow{Rebalancing: []view.Group{{ID: "x\nready\x1b[2J\u009b"}},
+	findings, _ := examined(t, Checks(), &Facts{Serving: true, Slow: Slow{Rebalancing: []view.Group{{ID: "x\nready\x1b[2J\u009b"}},
 		Undone: []view.Undone{{ID: "y\r\nbad: disk", Partition: "t-0", Error: "\x07"}}},
 		Held: []view.Held{{Topic: "t", Open: true, Age: 1 << 60, TransactionalID: "z\n", Client: "\x1b", Host: "h"}}})
 	report := health.Report{Broker: health.NoBroker, Findings: findings}
@@ -302,7 +292,7 @@ func TestFormerLogsAreCounted(t *testing.T) {
 	for i := range 10_000 {
 		f.Partitions = append(f.Partitions, view.Log{Topic: "t", Partition: int32(i), Former: &view.Former{Path: "/d/t"}})
 	}
-	findings, _ := Examine(Checks(), f)
+	findings, _ := examined(t, Checks(), f)
 	if n := len(findings); n != mostPartitions+1 || !strings.HasPrefix(findings[n-1].Problem, "9990 more") {
 		t.Errorf("%d findings, the last is %+v", n, findings[n-1])
 	}
@@ -441,7 +431,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		"both":              {[]view.Dir{failed, {Path: "/e", Error: "x"}}, nil, true},
 		"one, one unopened": {[]view.Dir{failed}, []view.Dir{{Path: "/e", Error: "x", Remedy: "y"}}, true},
 	} {
-		findings, _ := Examine(Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
+		findings, _ := examined(t, Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
 		for _, f := range findings {
 			if f.NotReady != c.notReady || (f.Works != "") == c.notReady {
 				t.Errorf("%s: %+v", name, f)
@@ -471,7 +461,7 @@ func TestADamagedLogWaitsForAWholeLeader(t *testing.T) {
 	for _, p := range []view.Log{{Topic: "t", Renews: true, Replicated: true, Offline: true, Error: "short"},
 		{Topic: "t", Renews: true, Replicated: true, Damages: []view.Damage{{From: 1, Next: 2}}}} {
 		for _, p.Elsewhere = range []bool{false, true} {
-			findings, _ := Examine(Checks(), &Facts{Partitions: []view.Log{p}})
+			findings, _ := examined(t, Checks(), &Facts{Partitions: []view.Log{p}})
 			if len(findings) != 1 || strings.Contains(findings[0].Remedy, "wait") != p.Elsewhere ||
 				strings.Contains(findings[0].Remedy, "`chronikctl topic describe t`") == p.Elsewhere {
 				t.Errorf("%+v: %+v", p, findings)
@@ -688,7 +678,7 @@ func TestMetadataAndItsCopy(t *testing.T) {
 // remedy of its own.
 func TestAPartThatLacksAChange(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
-		found, _ := Examine(Checks(), &Facts{Serving: true, Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)},
+		found, _ := examined(t, Checks(), &Facts{Serving: true, Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)},
 			Metadata: Metadata{Dir: "/d/metadata", Lacking: []Lacking{{Part: "replicas", Error: "what", Replaced: replaced}}}})
 		i := slices.IndexFunc(found, func(x health.Finding) bool { return x.Check == "metadata" })
 		if i < 0 {
@@ -704,13 +694,13 @@ func TestAPartThatLacksAChange(t *testing.T) {
 
 // Unknown facts are not faults.
 func TestNothingKnownIsNothingWrong(t *testing.T) {
-	if findings, _ := Examine(Checks(), &Facts{}); len(findings) > 0 {
+	if findings, _ := examined(t, Checks(), &Facts{}); len(findings) > 0 {
 		t.Errorf("%+v", findings)
 	}
 }
 
 func TestWorstComesFirst(t *testing.T) {
-	findings, _ := Examine(Checks(), &Facts{
+	findings, _ := examined(t, Checks(), &Facts{
 		Settings:   Settings{Profile: builtin("os"), Warnings: []string{"w"}},
 		Files:      Files{Limit: 100, Open: 85},
 		Partitions: []view.Log{{Topic: "t", Offline: true, Error: "gone"}},
@@ -776,7 +766,7 @@ func TestTransactionsThatStayOpen(t *testing.T) {
 		found[mostTransactions] != "warn transactions: 2 more partitions with a transaction that is open for too long" {
 		t.Errorf("%q", found)
 	}
-	findings, _ := Examine(Checks(), &many)
+	findings, _ := examined(t, Checks(), &many)
 	want := "`chronikctl txn abort --start-offset 120 --topic orders --partition 3` ends it"
 	if !strings.Contains(findings[0].Remedy, want) {
 		t.Errorf("no %s in %s", want, findings[0].Remedy)

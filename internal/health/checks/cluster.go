@@ -166,11 +166,13 @@ func checkLeaderless(f *Facts, n *notes) {
 		case view.ForDirectory:
 			x.Subject += ", on " + on
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
+			x.Stops = true
 			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
 				"; if no broker has a log or quarantined records of them (`chronikctl log verify`), for example because the topic was deleted after the backup that was restored, " +
 				"`chronikctl topic delete TOPIC`"
 			if x.Follows = f.onlyAllFull(l.Brokers); x.Follows != "" {
 				x.Problem = partitionsText(&l.Partitions) + " cannot be written or read: log directories of " + on + " are full"
+				x.Stops = false
 				x.Remedy = freeSpace + "the partitions then have leaders within half a minute, without a restart (docs/operations.md, A full disk)"
 			}
 		case view.Lossy:
@@ -500,6 +502,7 @@ func checkStopped(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("replicas of this broker that broker %d leads", s.Leader),
 			Problem: partitionsText(&s.Partitions) + ": not copied, because " + problem,
 			Works:   "the leader and the other replicas serve these partitions",
+			Stops:   true,
 			Remedy: "a data directory may be an older copy: compare `chronikctl log dump` of the log on this broker and on the leader; if the " +
 				"leader's log is the right one, stop this broker, remove the partition's directory and start it: it copies the log again (" +
 				clusterPage + ")"})
@@ -548,6 +551,7 @@ func checkListeners(c *view.Cluster, n *notes) {
 		Problem: strings.Join(lacks, "; ") + ": clients that dial such a listener do not learn the brokers that lack it, and cannot use " +
 			"what these lead (LISTENER_NOT_FOUND)",
 		Works: "clients that dial a listener whose name all active brokers have, or one with `route: forward`",
+		Stops: true,
 		Remedy: "give the listener the same `name:` in the configuration of all brokers (the one of `listen:` is called default), and restart " +
 			"those that change, one at a time (" + clusterPage + ")"})
 }

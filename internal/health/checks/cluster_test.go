@@ -55,7 +55,7 @@ func TestMembership(t *testing.T) {
 // replicas that are not in sync. While the broker starts, its phase is the finding.
 func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 	ready := func(f Facts) (ok bool) {
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		ok = true
 		for i := range findings {
 			ok = ok && !findings[i].NotReady
@@ -95,7 +95,7 @@ func TestTheQuorumIsAboutItsVoters(t *testing.T) {
 	f := member(func(c *view.Cluster) {
 		c.Quorum.NoLeader, c.Quorum.Unreachable, c.Quorum.Away = time.Minute, []string{"one", "two", "no broker"}, []int32{2, 3}
 	})
-	found, _ := Examine(Checks(), &f)
+	found, _ := examined(t, Checks(), &f)
 	i := slices.IndexFunc(found, func(x health.Finding) bool { return x.Check == health.CheckQuorum })
 	if i < 0 || !found[i].IsAbout(2) || !found[i].IsAbout(3) || found[i].IsAbout(1) {
 		t.Errorf("%+v", found)
@@ -180,27 +180,44 @@ func TestTheRemedyOfLostVotesNamesTheCommand(t *testing.T) {
 	}
 }
 
-// A wrong entry of cluster.seeds is a finding; one whose broker may be down is none.
+// While seeds do not vote, a stop waits for them, unless an entry of the list is wrong: its remedy
+// is a restart, and it may be why they do not vote.
+func TestNothingWaitsForSeedsWhileAnEntryIsWrong(t *testing.T) {
+	for wrong, want := range []string{"start the other brokers of cluster.seeds", ""} {
+		f := member(func(c *view.Cluster) {
+			c.Quorum.Voters, c.WrongSeeds = 2, make([]view.WrongSeed, wrong)
+		})
+		var n notes
+		checkQuorum(&f, &n)
+		if len(n.findings) != 1 || n.findings[0].Holds != want {
+			t.Errorf("%d wrong: %+v", wrong, n.findings)
+		}
+	}
+}
+
+// An entry of cluster.seeds that is wrong for long is a finding; one whose broker may be down is
+// none.
 func TestWrongSeeds(t *testing.T) {
-	silent := func(change ...func(*view.Cluster)) Facts {
-		f := member(append(change, func(c *view.Cluster) {
-			c.WrongSeeds = []view.WrongSeed{{Address: "d:1", Silent: true, Err: "connection refused"}}
-		})...)
-		f.Now = f.Cluster.WrongSeeds[0].Since.Add(wrongSeedAfter)
+	seed := func(s view.WrongSeed, change ...func(*view.Cluster)) Facts {
+		s.Address = "d:1"
+		f := member(append(change, func(c *view.Cluster) { c.WrongSeeds = []view.WrongSeed{s} })...)
+		f.Now = s.Since.Add(wrongSeedAfter)
 		return f
 	}
-	new := silent()
-	new.Now = new.Now.Add(-1)
+	silent := func(change ...func(*view.Cluster)) Facts {
+		return seed(view.WrongSeed{Silent: true, Err: "connection refused"}, change...)
+	}
+	moment := func(f Facts) Facts { f.Now = f.Now.Add(-1); return f }
+	other := view.WrongSeed{Err: "cluster.name is \"x\" here"}
+	away := func(c *view.Cluster) { c.Brokers[2].State = "fenced" }
 	wrong := []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address that no broker of this cluster has"}
 	examine(t, "seeds", []patient{
 		{"healthy", member(), nil},
-		{"another cluster", member(func(c *view.Cluster) {
-			c.WrongSeeds = []view.WrongSeed{{Address: "d:1", Err: "cluster.name is \"x\" here"}}
-			c.Brokers[2].State = "fenced"
-		}), []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address at which no broker of this cluster is: cluster.name is"}},
+		{"another cluster, for a moment", moment(seed(other)), nil},
+		{"another cluster", seed(other, away), []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address at which no broker of this cluster is: cluster.name is"}},
 		{"silent", silent(), wrong},
-		{"silent for a moment", new, nil},
-		{"silent, and a broker is down", silent(func(c *view.Cluster) { c.Brokers[2].State = "fenced" }), nil},
+		{"silent for a moment", moment(silent()), nil},
+		{"silent, and a broker is down", silent(away), nil},
 		{"silent, and a broker is not reached", silent(func(c *view.Cluster) { c.Unreached = []view.Unreached{{Broker: 3}} }), nil},
 		{"silent, and no metadata leader", silent(func(c *view.Cluster) { c.Quorum.NoLeader = time.Second }), nil},
 	})
@@ -267,7 +284,7 @@ func TestTheRemedyOfALostOnlyReplica(t *testing.T) {
 	f := member(func(c *view.Cluster) {
 		c.Leaderless = []view.Leaderless{{Partitions: some(1, "a-0"), Why: view.ForBrokers, Brokers: []int32{3}, Sole: true}}
 	})
-	findings, _ := Examine(Checks(), &f)
+	findings, _ := examined(t, Checks(), &f)
 	if !slices.ContainsFunc(findings, func(x health.Finding) bool {
 		return strings.Contains(x.Remedy, "delete the topics with `chronikctl topic delete TOPIC`, or let the partitions begin without "+
 			"their records: run `chronikctl topic move ")
@@ -285,7 +302,7 @@ func TestTheRemedyOfAnExpiredCertificate(t *testing.T) {
 	})
 	f.Now = time.Now()
 	f.Others = []Other{{Heard: health.Heard{Broker: 3, At: f.Now.Add(-time.Hour), Report: &health.Report{}}}}
-	findings, _ := Examine(Checks(), &f)
+	findings, _ := examined(t, Checks(), &f)
 	i := slices.IndexFunc(findings, func(x health.Finding) bool { return x.Check == health.CheckBrokers })
 	if i < 0 || !strings.Contains(findings[i].Remedy, "--renew`") || strings.Contains(findings[i].Problem, "report") {
 		t.Errorf("%+v", findings)
@@ -299,14 +316,14 @@ func TestADirectoryThatHangsIsTheFindingOfItsBroker(t *testing.T) {
 	own := health.Finding{Check: "partition", Severity: health.Warn, Broker: 3, Subject: "partitions in /d", Problem: "p"}
 	heard := health.Heard{Broker: 3, At: f.Now, Report: &health.Report{Findings: []health.Finding{own}}}
 	f.Others = []Other{{Heard: heard, Active: f.Now}}
-	findings, _ := Examine(clusterChecks(), &f)
+	findings, _ := examined(t, clusterChecks(), &f)
 	r := health.Report{Broker: 1, Findings: findings}
 	if r.Add([]health.Heard{heard}, f.Now); len(r.Findings) != 1 || r.Findings[0].Subject != own.Subject {
 		t.Errorf("%+v", r.Findings)
 	}
 	heard.At = f.Now.Add(-time.Minute)
 	f.Others[0].Heard = heard
-	findings, _ = Examine(clusterChecks(), &f)
+	findings, _ = examined(t, clusterChecks(), &f)
 	r.Findings = findings
 	shared := func(x health.Finding) bool { return x.Check == health.CheckBrokers }
 	if r.Add([]health.Heard{heard}, f.Now); !slices.ContainsFunc(r.Findings, shared) {
@@ -431,7 +448,7 @@ func TestALostMajorityIsOneFinding(t *testing.T) {
 		return f
 	}
 	f := lost(time.Minute)
-	found, _ := Examine(clusterChecks(), &f)
+	found, _ := examined(t, clusterChecks(), &f)
 	for i := range found {
 		found[i].Broker = 1
 		if text := found[i].String(); strings.Contains(text, "is active") {
@@ -463,7 +480,7 @@ func TestAFullDirectoryIsOneFinding(t *testing.T) {
 	f.Dirs = []view.Dir{{Path: "/d", SpaceMessage: "it is full", Error: enospc, Full: true}, {Path: "/e"}}
 	f.Partitions = []view.Log{{Topic: "one", Dir: "/d", Offline: true, Reopens: true, Error: enospc, Full: true}}
 	remain := func() []health.Finding {
-		found, _ := Examine(Checks(), &f)
+		found, _ := examined(t, Checks(), &f)
 		for i := range found {
 			if x := &found[i]; x.Check != "leaderless" && x.Check != health.CheckBrokers {
 				x.Broker = 2

@@ -80,6 +80,8 @@ func TestHungChecksAreReportedWithoutARequest(t *testing.T) {
 				time.Sleep(slowEvery + slowStaleAfter + slowEvery)
 				if r := m.Last(); len(r.Findings) != 1 || r.Findings[0].Check != checkResponding || r.Findings[0].Since.IsZero() {
 					t.Errorf("%+v", r.Findings)
+				} else {
+					checkStops(t, &r.Findings[0])
 				}
 				if n := logs.FilterMessageSnippet(" since ").Len(); n != 1 {
 					t.Errorf("%d lines: %v", n, logs.All())

@@ -355,7 +355,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 		return nil
 	default:
 	}
-	add := func(severity health.Severity, subject string, since time.Time, problem, remedy string) {
+	add := func(severity health.Severity, subject string, since time.Time, stops bool, problem, remedy string) {
 		all = append(
 			all,
 			health.Finding{
@@ -365,7 +365,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 				Since:    since.UTC(),
 				Problem:  problem,
 				Remedy:   remedy,
-				Stops:    stops.MatchString(remedy),
+				Stops:    stops,
 			},
 		)
 	}
@@ -374,6 +374,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 			health.Bad,
 			health.ThisBroker,
 			at,
+			true,
 			"the checks have not finished since "+at.UTC().Format(
 				time.RFC3339,
 			)+": a lock or a system call hangs; the other findings are from that time",
@@ -385,6 +386,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 			health.Warn,
 			"file systems",
 			at,
+			false,
 			"they have not been examined since "+at.UTC().Format(
 				time.RFC3339,
 			)+": one of them does not respond; the findings about them, mounts and rebalances are from that time",

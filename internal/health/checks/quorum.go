@@ -21,6 +21,7 @@ func checkQuorum(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata of this broker",
 			Problem: "its metadata store does not respond: a write or an fdatasync in the metadata directory hangs",
 			Works:   hangingWorks(c),
+			Stops:   true,
 			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk of the data directory; if it does not recover, " +
 				"replace it and restart the broker with an empty data directory (" + clusterPage + ")"})
 		return
@@ -38,6 +39,7 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: fmt.Sprintf("%s of %d belongs to %s, unregistered before, and no other broker has taken it over: the metadata "+
 				"survive one failure less", text.Count(len(q.Unregistered), "vote"), q.Voters, brokersText(q.Unregistered)),
 			Works:  "the metadata can be changed",
+			Stops:  true,
 			Remedy: voteRemedy(q)})
 	case q.Orphans > 0 && q.Orphaned >= orphanAfter:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
@@ -51,7 +53,7 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
 				failures(q.Voters)),
 			Works:  "the metadata can be changed",
-			Holds:  "start the other brokers of cluster.seeds",
+			Holds:  startSeeds(c),
 			Remedy: "start the other brokers of cluster.seeds; they become voters when they have copied the metadata (" + clusterPage + ")"})
 	case q.Voters > c.Seeds && c.Seeds > 0:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
@@ -71,7 +73,19 @@ func checkQuorum(f *Facts, n *notes) {
 	}
 }
 
-// noMetadataLeader finds that the metadata have no leader, and why.
+// startSeeds is what must come before a broker is stopped while fewer brokers vote than there are
+// seeds. A wrong entry may be why they are fewer. Its remedy is a restart, which must not wait for
+// the votes that it brings.
+func startSeeds(c *view.Cluster) string {
+	if len(c.WrongSeeds) > 0 {
+		return ""
+	}
+	return "start the other brokers of cluster.seeds"
+}
+
+// noMetadataLeader finds that the metadata have no leader, and why. Stops is not set, although the
+// remedy of recovery shuts brokers down: several at once, and in the order that it says. The order
+// of health.InOrder, one broker at a time, would contradict it.
 func noMetadataLeader(f *Facts, n *notes) {
 	c := f.Cluster
 	q := &c.Quorum
@@ -122,17 +136,18 @@ func noMetadataLeader(f *Facts, n *notes) {
 		Remedy: remedy + " (" + page + ")", Follows: f.apart(c.Self), Holds: mostVoters(most, q.Voters), About: about})
 }
 
-// wrongSeedAfter is longer than a broker takes that starts.
+// wrongSeedAfter is longer than a broker takes that starts. It is also longer than a name leads to
+// a former address, as in Kubernetes, where another broker may answer.
 const wrongSeedAfter = 30 * time.Second
 
-// checkSeeds finds entries of cluster.seeds that are wrong. One at which nothing answers may be the
-// address of a broker that is registered with another one, so it counts only while all brokers are
-// active.
+// checkSeeds finds entries of cluster.seeds that are wrong for long enough. One at which nothing
+// answers may be the address of a broker that is registered with another one, so it counts only
+// while all brokers are active.
 func checkSeeds(f *Facts, n *notes) {
 	c := f.Cluster
 	all := leads(c) && len(c.Unreached) == 0 && !slices.ContainsFunc(c.Brokers, func(b view.Broker) bool { return b.State != "active" })
 	for _, s := range c.WrongSeeds {
-		if s.Silent && (!all || f.Now.Sub(s.Since) < wrongSeedAfter) {
+		if f.Now.Sub(s.Since) < wrongSeedAfter || s.Silent && !all {
 			continue
 		}
 		problem := "its cluster.seeds has an address at which no broker of this cluster is: " + s.Err
@@ -142,6 +157,7 @@ func checkSeeds(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "cluster.seeds entry " + s.Address, Problem: problem,
 			Works: "everything, as long as the other seeds lead to a majority of the voters; if all brokers get new addresses, the cluster " +
 				"may not find itself",
+			Stops: true,
 			Remedy: "write the address of a broker of this cluster in its place, the same list on all brokers, or start the missing one " +
 				"there; check the file with `chronikd config check --config FILE`, and restart this broker (" + clusterPage + ")"})
 	}

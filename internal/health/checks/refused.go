@@ -159,7 +159,7 @@ func (f *Facts) refusedConnections(r *refused, n *notes) {
 		value = fmt.Sprintf(" of %s, which is %s a second", first.Rule, first.Detail)
 		x.Remedy = "find out why these clients connect so often; " + quotaRemedy(limit, first.Rule)
 	case LimitFiles:
-		x.Remedy = moreFiles
+		x.Remedy, x.Stops = moreFiles, true
 	case LimitUnauthenticated:
 		limit += " (or that of one address)"
 		x.Remedy = "these connections do not log in: correct the settings of their clients, or keep their addresses away; " +

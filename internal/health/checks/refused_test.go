@@ -28,6 +28,8 @@ func TestRefusedClients(t *testing.T) {
 		"nobody is served": {connection, health.Bad,
 			[]string{"40 new connections were refused by max.connections, which is 1", "since 03:03:05", "from 10.0.0.1 (40)", "stay",
 				"`chronikctl config set broker default max.connections=NUMBER`"}},
+		"by the limit of open files": {with(connection, func(x *view.Refused) { x.Cause = LimitFiles }), health.Bad,
+			[]string{moreFiles}},
 		"some are served": {with(connection, func(x *view.Refused) { x.PassedAll = 3 }), health.Warn, []string{"3 connections were opened"}},
 		"few connections": {with(connection, func(x *view.Refused) { x.Count = refusedMany - 1 }), "", nil},
 		"not for long":    {with(connection, func(x *view.Refused) { x.Since = now.Add(-refusedLong + 1) }), "", nil},
@@ -60,6 +62,7 @@ func TestRefusedClients(t *testing.T) {
 				t.Fatalf("%+v", n.findings)
 			}
 			x := n.findings[0]
+			checkStops(t, &x)
 			for _, text := range c.says {
 				if all := x.Problem + "; " + x.Works + "; " + x.Remedy; !strings.Contains(all, text) {
 					t.Errorf("%q is not in %q", text, all)

@@ -92,7 +92,7 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		0: "its own report is 0s old: follow the findings of broker 3", time.Minute: "start it, ",
 	} {
 		f := hearing(member(fenced), silent, 0, &health.Report{})
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		if !slices.ContainsFunc(findings, func(x health.Finding) bool {
 			return x.Check == health.CheckBrokers && strings.HasPrefix(x.Remedy, want)
 		}) {
@@ -102,14 +102,14 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 	ended := hearing(member(fenced, func(c *view.Cluster) {
 		c.Unreached = []view.Unreached{{Broker: 3, Address: "c:1", Err: "dial tcp: connect: connection refused", Refused: true}}
 	}), 3*time.Second, 0, &health.Report{})
-	found, _ := Examine(Checks(), &ended)
+	found, _ := examined(t, Checks(), &ended)
 	if !slices.ContainsFunc(found, func(x health.Finding) bool {
 		return strings.HasPrefix(x.Remedy, "start it: nothing listens at its address")
 	}) {
 		t.Errorf("a broker that has just ended: %+v", found)
 	}
 	f := hearing(member(behind), 0, time.Hour, offline)
-	findings, _ := Examine(Checks(), &f)
+	findings, _ := examined(t, Checks(), &f)
 	for _, x := range findings {
 		if x.Check == health.CheckBrokers &&
 			(strings.Contains(x.Remedy, "wait") || !strings.Contains(x.Remedy, "own findings about these partitions")) {
