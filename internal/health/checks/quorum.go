@@ -78,7 +78,7 @@ func checkQuorum(f *Facts, n *notes) {
 // the votes that it brings.
 func startSeeds(c *view.Cluster) string {
 	if len(c.WrongSeeds) > 0 {
-		return ""
+		return "start the other brokers of cluster.seeds, unless the check seeds names their entries"
 	}
 	return "start the other brokers of cluster.seeds"
 }
