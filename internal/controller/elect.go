@@ -123,7 +123,7 @@ func (c *Controller) ConfirmLosses(ctx context.Context, images *metadata.Applier
 				return *p, refuse(ElectionNotNeeded, "The partition has no loss to confirm.")
 			}
 			if now.FeatureLevel() < metadata.ConfirmLevel { // the loss was not there when the level was raised
-				return *p, refuse(InvalidFeature, "the loss is newer than the request; look at it again, and confirm it")
+				return *p, refuse(InvalidFeature, "the loss is newer than the request: read the findings again, and confirm it")
 			}
 			next := *p
 			next.Confirmed = p.Unclean
