@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/sorts"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Assignment names the replicas of one partition, the preferred leader first.
@@ -45,6 +46,9 @@ const (
 	voter
 )
 
+// takes reports whether a broker may get replicas. All that counts brokers for replicas asks it.
+func (f fitness) takes() bool { return f < drained }
+
 // fitnessOf returns how well a registered broker in a state, with these dynamic configs, can take
 // new replicas. All that places replicas asks it.
 func fitnessOf(b *metadata.Broker, state *metadata.BrokerState, configs map[string]string) fitness {
@@ -52,7 +56,7 @@ func fitnessOf(b *metadata.Broker, state *metadata.BrokerState, configs map[stri
 	switch {
 	case b.Votes():
 		return voter
-	case strings.EqualFold(strings.TrimSpace(configs[configdef.TakesReplicas]), "false"):
+	case isDrained(configs):
 		return drained
 	case state.Liveness != metadata.Active || !works:
 		return unfit
@@ -60,6 +64,11 @@ func fitnessOf(b *metadata.Broker, state *metadata.BrokerState, configs map[stri
 		return slow
 	}
 	return able
+}
+
+// isDrained reports whether a broker with these dynamic configs is drained.
+func isDrained(configs map[string]string) bool {
+	return strings.EqualFold(strings.TrimSpace(configs[configdef.TakesReplicas]), "false")
 }
 
 // candidates returns the registered brokers, ascending.
@@ -105,10 +114,10 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 // and then the next one after the leader. Brokers that are less fit get replicas only if there are
 // too few others. The error is an *Error.
 func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
-	order, fit := slices.DeleteFunc(slices.Clone(brokers), func(b candidate) bool { return b.fit >= drained }), 0
+	order, fit := slices.DeleteFunc(slices.Clone(brokers), func(b candidate) bool { return !b.fit.takes() }), 0
 	if rf > len(order) {
 		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): The target replication factor of %d "+
-			"cannot be reached because only %d broker(s) are registered%s.", rf, rf, len(order), others(brokers))
+			"cannot be reached because only %d broker(s) are registered.%s", rf, rf, len(order), others(brokers))
 	}
 	sorts.SortStable(order, func(a, b candidate) int { return int(a.fit - b.fit) })
 	for fit < len(order) && order[fit].fit == order[0].fit {
@@ -116,7 +125,7 @@ func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 	}
 	if fit == 0 || order[0].fit == unfit {
 		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): All brokers are currently fenced, "+
-			"or have no log directory that works.", rf)
+			"or have no log directory that works.%s", rf, others(brokers))
 	}
 	// The leaders count before the first follower is chosen: otherwise a broker that leads late
 	// gets followers early, and more replicas than others.
@@ -140,24 +149,25 @@ func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 	return out, nil
 }
 
-// others names the brokers that get no replicas.
-func others(brokers []candidate) (text string) {
-	voters, left := 0, 0
+// others tells which brokers get no replicas, and why.
+func others(brokers []candidate) (told string) {
+	var voters, left []int32
 	for i := range brokers {
 		switch brokers[i].fit {
 		case voter:
-			voters++
+			voters = append(voters, brokers[i].id)
 		case drained:
-			left++
+			left = append(left, brokers[i].id)
 		}
 	}
-	if voters > 0 {
-		text = fmt.Sprintf(", and %d that only vote", voters)
+	if len(voters) > 0 {
+		told = fmt.Sprintf(" Not counted: broker(s) %s, which only vote.", text.Numbers(voters))
 	}
-	if left > 0 {
-		text += fmt.Sprintf(", and %d that are drained (chronikctl broker drain ID --end)", left)
+	if len(left) > 0 {
+		told += fmt.Sprintf(" Not counted: broker(s) %s, which are drained; chronikctl broker drain %s --end gives them replicas again.",
+			text.Numbers(left), strings.ReplaceAll(text.Numbers(left), ",", " "))
 	}
-	return text
+	return told
 }
 
 // nextReplica returns the index of the next replica of a partition whose leader is chosen[0].
@@ -246,12 +256,4 @@ func checkFit(replicas []int32, brokers []candidate) error {
 	}
 	return refuse(InvalidReplicaAssignment,
 		"All brokers specified in the manual partition assignment are fenced or in controlled shutdown, or have no log directory that works.")
-}
-
-// TakesPartitions reports whether a broker can take new partitions of clients, as far as the
-// metadata shows.
-func TakesPartitions(img *metadata.Image, broker int32) bool {
-	b, ok := img.Broker(broker)
-	state, _ := img.State(broker)
-	return ok && fitnessOf(&b, &state, img.BrokerConfig(broker)) == able
 }

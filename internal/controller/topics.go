@@ -216,13 +216,13 @@ func (c *Controller) assign(spec *TopicSpec, brokers []candidate) ([][]int32, er
 		partitions = c.opts.NumPartitions
 	}
 	if rf == -1 {
-		voters := 0
+		takers := 0
 		for _, b := range brokers {
-			if b.fit == voter {
-				voters++
+			if b.fit.takes() {
+				takers++
 			}
 		}
-		rf = int16(metadata.DefaultReplicas(int(c.opts.ReplicationFactor), c.opts.Seeds, len(brokers)-voters, voters))
+		rf = int16(defaultReplicas(int(c.opts.ReplicationFactor), c.opts.Seeds, takers, len(brokers)-takers))
 	}
 	return spread(brokers, partitions, int(rf))
 }

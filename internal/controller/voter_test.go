@@ -80,7 +80,8 @@ func TestADrainedBrokerGetsNoReplicas(t *testing.T) {
 			t.Errorf("a new partition is on %v", list)
 		}
 	}
-	if _, err := spread(brokers, 1, 4); err == nil || !strings.Contains(err.Error(), "1 that are drained") {
+	_, err = spread(brokers, 1, 4)
+	if err == nil || !strings.Contains(err.Error(), "broker(s) 4, which are drained; chronikctl broker drain 4 --end") {
 		t.Errorf("four replicas: %v", err)
 	}
 	if err := checkReplicas([]int32{1, 4}, []int32{4, 2}, brokers, 0); err != nil {

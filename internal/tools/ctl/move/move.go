@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -232,13 +233,32 @@ func (p *Plan) SetFactor(topic string, factor int) error {
 		for len(x.to) < factor {
 			next, ok := p.choose(x.to, -1)
 			if !ok {
-				return fmt.Errorf("%s cannot have %s: only %s can be chosen; start more brokers, or give a lower number", topic,
-					text.Count(factor, "replica"), text.Count(len(p.brokers), "active broker"))
+				return fmt.Errorf("%s cannot have %s: only %s can be chosen; start more brokers, or give a lower number%s", topic,
+					text.Count(factor, "replica"), text.Count(p.takers(), "active broker"), orEnd(p.drained))
 			}
 			x.to = append(x.to, next)
 		}
 	}
 	return nil
+}
+
+// takers returns how many active brokers get replicas.
+func (p *Plan) takers() (n int) {
+	for _, b := range p.brokers {
+		if !p.Drained(b.NodeID) {
+			n++
+		}
+	}
+	return n
+}
+
+// orEnd returns the remedy that some drained brokers get replicas again.
+func orEnd(drained []int32) string {
+	if len(drained) == 0 {
+		return ""
+	}
+	ids := strings.ReplaceAll(text.Numbers(drained), ",", " ")
+	return fmt.Sprintf(", or let drained brokers get replicas again with chronikctl broker drain %s --end", ids)
 }
 
 // surplus returns the index of the replica to remove.
@@ -266,7 +286,11 @@ func (p *Plan) surplus(replicas []int32) int {
 
 // Leave plans the move of all replicas from brokers to others, which are none of them.
 func (p *Plan) Leave(brokers ...int32) error {
+	before := slices.Clone(p.drained)
 	p.drained = append(p.drained, brokers...)
+	if p.takers() == 0 {
+		return fmt.Errorf("no other active broker would take replicas; start another broker%s", orEnd(before))
+	}
 	for _, b := range brokers {
 		if err := p.leave(b); err != nil {
 			return err
@@ -285,9 +309,6 @@ func (p *Plan) leave(broker int32) error {
 		p.topics[x.topic] = true
 		next, ok := p.choose(x.to, broker)
 		if !ok {
-			if len(x.to) == 1 {
-				return fmt.Errorf("%s has 1 replica, and there is no other active broker for it; start another broker", x.topic)
-			}
 			return fmt.Errorf("%s has %s, and there is no other active broker for the one on broker %d; start another broker, "+
 				"or reduce the replicas with chronikctl topic alter %s --replication-factor",
 				x.topic, text.Count(len(x.to), "replica"), broker, x.topic)

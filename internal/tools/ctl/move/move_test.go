@@ -72,6 +72,40 @@ func TestDrainedBrokersGetNoReplicas(t *testing.T) {
 	}
 }
 
+// Something must take replicas, also of topics that do not exist yet.
+func TestTheLastBrokerThatTakesReplicasIsNotDrained(t *testing.T) {
+	for _, c := range []struct {
+		drained, leave []int32
+		want           string
+	}{
+		{nil, []int32{1, 2}, ""},
+		{[]int32{3}, []int32{3}, ""},
+		{nil, []int32{1, 2, 3}, "no other active broker would take replicas; start another broker"},
+		{[]int32{2, 3}, []int32{1}, "no other active broker would take replicas; start another broker, or let drained brokers get replicas again " +
+			"with chronikctl broker drain 2 3 --end"},
+	} {
+		p := newPlan(cluster(3, ""), nil)
+		p.drained = c.drained
+		got := ""
+		if err := p.Leave(c.leave...); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%v are drained, and now %v: %q, want %q", c.drained, c.leave, got, c.want)
+		}
+	}
+}
+
+// Drained brokers do not count as those that can be chosen.
+func TestAFactorThatDrainedBrokersPrevent(t *testing.T) {
+	p := newPlan(cluster(3, "", []int32{1, 2}), nil)
+	p.drained = []int32{3}
+	err := p.SetFactor("t", 3)
+	if err == nil || !strings.Contains(err.Error(), "only 2 active brokers") || !strings.Contains(err.Error(), "drain 3 --end") {
+		t.Errorf("three replicas: %v", err)
+	}
+}
+
 func TestPlans(t *testing.T) {
 	all := [][]int32{{1, 2}, {2, 3}, {3, 1}}
 	factor := func(n int) func(*Plan) error { return func(p *Plan) error { return p.SetFactor("t", n) } }
