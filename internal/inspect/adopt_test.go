@@ -258,6 +258,24 @@ func TestFramesThatMakeNoLogAreKept(t *testing.T) {
 	}
 }
 
+// A checkpoint that lists the log counts, even if the directory of the log is missing.
+func TestFramesOfAListedLogMakeNoOther(t *testing.T) {
+	all, _ := framesOf(t, idOf(0))
+	x := lost{site: &site{TB: t, fs: crashfs.New(1)}, dirs: []string{data + "/logs", "/b"}, full: "/b",
+		partition: metadata.Partition{Leader: -1, Replicas: []int32{2}}, files: map[string][]journal.Frame{file(3): all}}
+	x.make()
+	x.must(x.fs.RemoveAll("/b/a-0"))
+	o, err := inspect.Find(x.fs, []string{data, "/b"}, nil)
+	x.must(err)
+	found, err := inspect.Verify(context.Background(), o)
+	x.must(err)
+	for _, f := range found.Findings {
+		if f.File == file(3) && (f.Repair != "" || !strings.Contains(f.Restore, "/b has a log")) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 // file returns the path of a quarantine file.
 func file(seq int) string { return fmt.Sprintf("%s/logs/%x-0-%d.frames", data, idOf(0).Topic, seq) }
 
