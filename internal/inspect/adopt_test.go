@@ -297,3 +297,40 @@ func framesOf(t *testing.T, id storage.ID) (all []journal.Frame, end int64) {
 	}
 	return all, end
 }
+
+// An offline log takes the frames of its files in the order of their offsets, whatever their names
+// are. A file with other records than the log gets stays: nothing else has them.
+func TestARepairRemovesOnlyFramesThatTheLogHas(t *testing.T) {
+	s := &site{TB: t, fs: used(t).KillImage(3)}
+	st, frames := s.state(), []journal.Frame{}
+	i := slices.IndexFunc(st.Logs, func(l checkpoint.Log) bool { return l.Topic == "a" })
+	l := &st.Logs[i]
+	for _, f := range s.frames() {
+		if f.at.Stream == l.ID && f.at.LSN > l.LSN && !f.at.Carried {
+			f.at.Payload = slices.Clone(f.at.Payload)
+			frames = append(frames, f.at.Frame)
+		}
+	}
+	last := frames[len(frames)-1]
+	other := journal.Frame{LSN: last.LSN, Stream: l.ID, Type: journal.Gap, PrevEnd: last.PrevEnd, NextEnd: last.NextEnd, Epoch: 1}
+	early, late, differs := "a-0/recovery-9.frames", "a-0/recovery-10.frames", "a-0/recovery-11.frames"
+	encode := func(list ...journal.Frame) (b []byte) {
+		for i := range list {
+			b = list[i].Encode(b)
+		}
+		return b
+	}
+	s.make(early, encode(frames[:1]...))
+	s.make(late, encode(frames[1:]...))
+	s.make(differs, encode(other))
+	s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Offline = "a segment was missing"; l.LSN = 1<<63 - 1 })
+	plan, log := repaired(t, s.fs, "a")
+	if loses := plan.Loses(); len(loses) != 0 || log.Ends().LogEnd != last.NextEnd {
+		t.Errorf("the repair loses %+v; the log ends at %d, not %d", loses, log.Ends().LogEnd, last.NextEnd)
+	}
+	for name, keeps := range map[string]bool{early: false, late: false, differs: true} {
+		if _, err := s.fs.Stat(root + "/" + name); (err == nil) != keeps {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
