@@ -181,8 +181,8 @@ func (r *Inspection) unused(fsys vfs.FS, at string) *Finding {
 // whose logs that directory does not have.
 func (r *Inspection) checkPartitions(img *metadata.Image) {
 	dirs := map[[16]byte]*dir{}
+	r.adopt(img)
 	for _, d := range r.dirs {
-		d.adopt(img)
 		if d.state != nil {
 			dirs[d.state.Dir] = d
 		}
