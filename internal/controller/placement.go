@@ -10,7 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/sorts"
-	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Assignment names the replicas of one partition, the preferred leader first.
@@ -161,13 +160,17 @@ func others(brokers []candidate) (told string) {
 		}
 	}
 	if len(voters) > 0 {
-		told = fmt.Sprintf(" Not counted: broker(s) %s, which only vote.", text.Numbers(voters))
+		told = fmt.Sprintf(" Not counted: broker(s) %s, which only vote.", numbers(voters, ","))
 	}
 	if len(left) > 0 {
 		told += fmt.Sprintf(" Not counted: broker(s) %s, which are drained; chronikctl broker drain %s --end gives them replicas again.",
-			text.Numbers(left), strings.ReplaceAll(text.Numbers(left), ",", " "))
+			numbers(left, ","), numbers(left, " "))
 	}
 	return told
+}
+
+func numbers(ids []int32, separator string) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", separator)
 }
 
 // nextReplica returns the index of the next replica of a partition whose leader is chosen[0].

@@ -183,7 +183,8 @@ func TestTheRemedyOfLostVotesNamesTheCommand(t *testing.T) {
 // While seeds do not vote, a stop waits for them, unless an entry of the list is wrong: its remedy
 // is a restart, and it may be why they do not vote.
 func TestNothingWaitsForSeedsWhileAnEntryIsWrong(t *testing.T) {
-	for wrong, want := range []string{"start the other brokers of cluster.seeds", "start the other brokers of cluster.seeds, unless the check seeds names their entries"} {
+	for wrong, want := range []string{"start the other brokers of cluster.seeds",
+		"start the other brokers of cluster.seeds, unless the check seeds names their entries"} {
 		f := member(func(c *view.Cluster) {
 			c.Quorum.Voters, c.WrongSeeds = 2, make([]view.WrongSeed, wrong)
 		})

@@ -413,8 +413,8 @@ func (v verdicts) lasting() verdicts {
 }
 
 // worse returns a finding that the reports have and those of before lack, or have as less severe,
-// "" if there is none. A broker that answered before must answer. What clients cause does not count:
-// a stranger without a login could keep a broker from being maintained.
+// "" if there is none. A broker that answered before must answer. What clients cause does not
+// count: a stranger without a login could keep a broker from being maintained.
 func (v verdicts) worse(before verdicts) string {
 	for _, broker := range slices.Sorted(maps.Keys(before)) {
 		if _, answers := v[broker]; !answers {
