@@ -223,7 +223,7 @@ func (l *log) replays(name string, first int64) {
 }
 
 // weave follows the batches and gaps that a log gets from frames, so that frames of the same
-// offsets can be told from copies.
+// offsets differ from copies.
 type weave struct {
 	end   int64
 	epoch int32

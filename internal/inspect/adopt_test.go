@@ -187,7 +187,7 @@ func TestARemovedDirectoryComesBack(t *testing.T) {
 	x.must(d.Close())
 }
 
-// Frames are left alone, and an operator is told to keep them, if a log of them might replace
+// Frames are left alone, and the finding says to keep them, if a log of them might replace
 // another one, or if they are not certainly one stretch of the log.
 func TestFramesThatMakeNoLogAreKept(t *testing.T) {
 	all, _ := framesOf(t, idOf(0))

@@ -231,7 +231,7 @@ func (x *Addition) publish() error {
 		}
 		return err
 	}
-	_ = os.Remove(stage(x.dir)) // it is empty, and the next call removes what is there
+	_ = os.Remove(stage(x.dir)) // it is empty, and the next call removes what it has
 	return syncDir(x.dir)
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// roster is the brokers of a cluster that were given a number. It is kept beside the authority's
+// roster is the brokers of a cluster that were given a number. It is kept next to the authority's
 // certificate, since the directories of brokers are moved to their machines.
 type roster []entry
 

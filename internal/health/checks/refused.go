@@ -146,7 +146,7 @@ func (f *Facts) refusedConnections(r *refused, n *notes) {
 		x.Works = fmt.Sprintf("%s opened in the same time", text.Plural(first.PassedAll, "connection was", "connections were"))
 	case limit == limitOfAddress || limit == "max.connections.per.ip" || limit == LimitUnauthenticated:
 		x.Works = "other addresses are not concerned, and connections that are open stay"
-	default: // nobody gets in
+	default: // no client gets in
 		x.Severity = health.Bad
 		x.Works = "connections that are open stay"
 	}
