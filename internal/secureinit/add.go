@@ -61,7 +61,8 @@ func add(x *Addition, nodes []string, first int, read func(file string) (*config
 	if err := x.plan(nodes, first, read); err != nil {
 		return nil, err
 	}
-	return x, x.write(now)
+	err = x.write(now)
+	return x, err
 }
 
 // plan numbers the brokers, and changes no file. The directories of nodes may have been moved to

@@ -49,7 +49,7 @@ const silentFor = 30 * time.Second
 
 // silence is that of an address.
 type silence struct {
-	err   error
+	why   string
 	until time.Time
 }
 
@@ -57,7 +57,7 @@ type silence struct {
 func (d *dialer) isSilent(addr string, err error) {
 	var timeout net.Error
 	if d.remembers.Load() && errors.As(err, &timeout) && timeout.Timeout() {
-		d.silent.Store(addr, silence{err: err, until: time.Now().Add(silentFor)})
+		d.silent.Store(addr, silence{why: err.Error(), until: time.Now().Add(silentFor)})
 	}
 }
 
@@ -66,7 +66,7 @@ func (d *dialer) isSilent(addr string, err error) {
 // answer, and otherwise fails at once.
 func (d *dialer) knownSilent(network, addr string) error {
 	if was, ok := d.silent.Load(addr); ok && time.Now().Before(was.(silence).until) {
-		return &net.OpError{Op: "reach", Net: network, Err: fmt.Errorf("%s %w: %v", addr, errSilent, was.(silence).err)}
+		return &net.OpError{Op: "reach", Net: network, Err: fmt.Errorf("%s %w: %s", addr, errSilent, was.(silence).why)}
 	}
 	return nil
 }
