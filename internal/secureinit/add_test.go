@@ -104,8 +104,8 @@ func TestWhatWasMovedAwayIsNotGivenAgain(t *testing.T) {
 	refused(t, dir, "does not begin with the number of a broker", 0, "h.example.com")
 }
 
-// After any failure, the next call gives the same numbers, and assumes no holder of a ca.pem that an
-// earlier call has issued.
+// After any failure, the next call gives the same numbers, and assumes no holder of a ca.pem that
+// an earlier call has issued.
 func TestAnAdditionThatFailedIsRepeated(t *testing.T) {
 	nodes := []string{"d.example.com", "e.example.com"}
 	block := func(path ...string) func(*testing.T, *Addition) (repair func()) {
