@@ -25,7 +25,7 @@ func TestRefusedClients(t *testing.T) {
 		want health.Severity // empty: no finding
 		says []string
 	}{
-		"nobody is served": {connection, health.Bad,
+		"no client is served": {connection, health.Bad,
 			[]string{"40 new connections were refused by max.connections, which is 1", "since 03:03:05", "from 10.0.0.1 (40)", "stay",
 				"`chronikctl config set broker default max.connections=NUMBER`"}},
 		"by the limit of open files": {with(connection, func(x *view.Refused) { x.Cause = LimitFiles }), health.Bad,

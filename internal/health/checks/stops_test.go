@@ -44,7 +44,7 @@ func TestRemediesOfLogsSayWhatStops(t *testing.T) {
 	}{
 		"damaged":                    {view.Log{}, true},
 		"served elsewhere":           {view.Log{Elsewhere: true}, true},
-		"opened again by itself":     {view.Log{Reopens: true}, false},
+		"opened again automatically": {view.Log{Reopens: true}, false},
 		"opened again when it can":   {view.Log{Reopens: true, Full: true}, false},
 		"made when there is a place": {view.Log{Retried: true}, false},
 		"copied again":               {view.Log{Renews: true, Elsewhere: true}, false},
