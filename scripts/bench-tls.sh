@@ -11,6 +11,7 @@ tls_files() { # the authority, the certificate and the user, once
   [ ! -d "$tls" ] || return 0
   "$chronikd" secure init "$tls" --advertise 127.0.0.1:9093 --no-context <<<bench-password >/dev/null || exit 1
   cat "$tls/server-key.pem" "$tls/server.pem" >"$tls/kafka.pem"
+  (umask 077 && printf bench-password >"$tls/$tls_user.password")
   cat >"$tls/bench.yaml" <<YAML
 listeners:
   - {name: plain, listen: "127.0.0.1:0"}

@@ -241,6 +241,7 @@ row_groups() { # both brokers in turns
 without_delay() { stop_chronik; start_chronik --set group.initial.rebalance.delay.ms=0; }
 each_broker() { # MEASUREMENT FLAG...
   echo "chronik:"
+  sync
   "$bench" groups "$@" --bootstrap-servers "$addr" --server-pid "$pid" --topic "$(topic)"
   [ -z "$kafka" ] || { echo "kafka:"
     "$bench" groups "$@" --bootstrap-servers "$kafka" ${kafka_pid:+--server-pid "$kafka_pid"} --topic "$(topic)"; }
@@ -532,6 +533,7 @@ row_tails() {
     for next in nothing synced cached; do
       for side in chronik ${kafka:+kafka}; do
         writer=''
+        sync # what the run before has left for the disk is no program next to this one
         case $next in
           synced)
             "$bench" limits --no-echo --dir "$work" --disk-pattern appending --disk-sizes 1048576 --disk-rate 50 --disk-duration 600s >"$work/writer" 2>&1 &

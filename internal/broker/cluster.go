@@ -11,10 +11,9 @@ import (
 )
 
 // Cluster is what handlers ask of the cluster of which this broker is a member, perhaps the only
-// one. Its methods may be
-// called concurrently. Those with a context may ask the broker that leads the metadata, and return
-// when the context ends at the latest. Their errors match *controller.Error if that broker refused,
-// and controller.ErrNotController if none leads.
+// one. Its methods may be called concurrently. Those with a context may ask the broker that leads
+// the metadata, and return when the context ends at the latest. Their errors match
+// *controller.Error if that broker refused, and controller.ErrNotController if none leads.
 type Cluster interface {
 	// Leader returns the member that leads the metadata, 0 if none is known. It does not block.
 	Leader() uint64

@@ -128,20 +128,8 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 		l.refused(c, req, long.Code)
 		return
 	}
-	if b.forwards(r) {
-		if l.route.by == byNone {
-			r.Abort(errors.New("a listener with one address for all brokers does not offer this API"))
-			return
-		}
-		if l.route.to != nil && l.passes(c, req) {
-			return
-		}
-		if l.route.join != nil {
-			var goes bool
-			if c.add, goes = l.joined(c, req); !goes {
-				return
-			}
-		}
+	if b.forwards(r) && l.forwarded(&c, req) {
+		return
 	}
 	if l.enabled != nil && !l.enabled(b.image()) {
 		l.refused(c, req, kerr.UnsupportedVersion)
@@ -193,6 +181,25 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if l.copyBody != nil {
 		c.place.end() // from here on it may wait for other members
 	}
+}
+
+// forwarded handles a request to a listener with one address for all brokers. It returns true if
+// the request is answered, aborted, or passed on; otherwise this broker serves it.
+func (l *apiDef[R]) forwarded(c *call, req R) (done bool) {
+	if l.route.by == byNone {
+		c.r.Abort(errors.New("a listener with one address for all brokers does not offer this API"))
+		return true
+	}
+	if l.route.to != nil && l.passes(*c, req) {
+		return true
+	}
+	if l.route.join != nil {
+		var goes bool
+		if c.add, goes = l.joined(*c, req); !goes {
+			return true
+		}
+	}
+	return false
 }
 
 // takePlace waits for a place. It returns false if the client is gone, and the request was aborted.

@@ -81,7 +81,8 @@ func oauthDefs() []Def {
 		{Name: KeyOAuthIssuer, Default: "", Type: "string", Doc: "The issuer (iss) that a token must have; empty means any."},
 		{Name: KeyOAuthAudience, Default: "", Type: "string", Doc: "The audience (aud) that a token must have."},
 		{Name: KeyOAuthClockSkew, Default: "30s", Type: "string", Bounds: "0s to 1h", Check: clockSkew,
-			Doc: "How far the clocks of the issuer and of the broker may differ."},
+			Doc: "How far the clocks of the issuer and of the broker may differ. A token is accepted for that long after its end, " +
+				"so set it no higher than the clocks need."},
 		{Name: KeyOAuthPrincipal, Default: "sub", Type: "string", Check: notEmpty, Doc: "The claim that names the user."},
 	}
 }

@@ -46,7 +46,8 @@ func archiveDefs() []*Def {
 				"0 means that there are only those of chronikctl snapshot create.",
 			importance(High), bounded("0 or at least 1000", snapshotInterval)),
 		brokerDef("snapshot.keep", Int, "100",
-			"How many of the newest snapshots are kept.", between(1, 100_000)),
+			"How many of the newest snapshots are kept. "+
+				"Older ones allow a restore to an earlier time, and take space in the store.", between(1, 100_000)),
 		brokerDef("snapshot.keep.days", Int, "14",
 			"For how many days the newest snapshot of each day is kept, in addition to snapshot.keep. Days are those of UTC.", between(0, 100_000)),
 		brokerDef("snapshot.verify.interval.ms", Long, "86400000",
@@ -54,7 +55,8 @@ func archiveDefs() []*Def {
 				"and compared with its checksums. 0 means never.",
 			atLeast(0)),
 		brokerDef("snapshot.bytes.per.second", Long, "0",
-			"The maximum number of bytes per second that this broker uploads. 0 means no limit.", atLeast(0)),
+			"The maximum number of bytes per second that this broker uploads. 0 means no limit. "+
+				"Set it if the store shares a disk or a network with clients.", atLeast(0)),
 	}
 }
 

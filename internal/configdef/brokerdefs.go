@@ -54,12 +54,14 @@ func identityDefs() []*Def {
 			importance(High), nonNegative, from("broker.id")),
 		brokerDef("broker.id", Int, "", "The old name of node.id.",
 			importance(High), nonNegative, from("node.id"), noDefault),
-		brokerDef("broker.rack", String, "", "The rack, zone or host of this broker, as reported to clients.", noDefault),
+		brokerDef("broker.rack", String, "", "The rack, zone or host of this broker, as reported to clients. "+
+			"New topics get their replicas on different racks, and a client with the same client.rack may read from a replica in its rack (KIP-392).", noDefault),
 		brokerDef("log.dirs", List, "", "The directories that hold the logs; by default one below the data directory. "+
 			NoLogs+" makes this broker only vote: it holds no partitions.",
 			importance(High), noDefault),
 		brokerDef("journal.dirs", List, "",
-			"The journal directory for each entry of log.dirs, in the same order; by default the log directory itself.",
+			"The journal directory for each entry of log.dirs, in the same order; by default the log directory itself. "+
+				"An acknowledgement waits for the journal only, so a fast disk without other writes shortens it.",
 			importance(High), noDefault),
 	}
 }
@@ -73,15 +75,18 @@ func networkDefs() []*Def {
 			"The address that the broker reports to clients, for each listener; by default the one that the client has dialed.",
 			importance(High), noDefault),
 		brokerDef("socket.request.max.bytes", Int, "104857600",
-			"The maximum size of a request in bytes. The broker closes the connection of a larger one.",
+			"The maximum size of a request in bytes. The broker closes the connection of a larger one. "+
+				"A lower one bounds the memory of a request; it must be above max.message.bytes.",
 			importance(High), atLeast(1)),
 		brokerDef("connections.max.idle.ms", Long, "600000",
-			"The number of milliseconds without a request after which the broker closes a connection.", atLeast(1)),
+			"The number of milliseconds without a request after which the broker closes a connection. "+
+				"A lower one frees what idle clients hold; a client connects again when it has a request.", atLeast(1)),
 		brokerDef("fetch.max.bytes", Int, "57671680",
 			"The maximum number of bytes in the response to a fetch, whatever the fetch asks for; a single larger batch is still returned.",
 			atLeast(1024)),
 		brokerDef("max.incremental.fetch.session.cache.slots", Int, "1000",
-			"The maximum number of incremental fetch sessions (KIP-227) that the broker maintains.",
+			"The maximum number of incremental fetch sessions (KIP-227) that the broker maintains. "+
+				"A client without a session names all of its partitions in each fetch, which costs more if they are many.",
 			atLeast(0)),
 		brokerDef("telemetry.max.bytes", Int, "1048576",
 			"The maximum number of bytes of metrics that a client may push at once (KIP-714), as compressed as it sends them. "+
@@ -92,13 +97,16 @@ func networkDefs() []*Def {
 
 func topicPolicyDefs() []*Def {
 	return []*Def{
-		brokerDef("num.partitions", Int, "1", "The number of partitions of a topic whose creation does not specify it.", atLeast(1)),
+		brokerDef("num.partitions", Int, "1", "The number of partitions of a topic whose creation does not specify it. "+
+			"More of them let more members of a group read; partitions can be added later, but not removed.", atLeast(1)),
 		brokerDef("default.replication.factor", Int, "1", "The number of replicas of a topic whose creation does not specify it. In a cluster, the default is the number of cluster.seeds, at most 3.",
 			between(1, math.MaxInt16)),
 		brokerDef("auto.create.topics.enable", Boolean, "true",
-			"Whether the broker creates a topic when a client asks for its metadata and allows auto-creation.",
+			"Whether the broker creates a topic when a client asks for its metadata and allows auto-creation. "+
+				"Set false if a misspelled name should be an error.",
 			importance(High)),
-		brokerDef("delete.topic.enable", Boolean, "true", "Whether topics can be deleted.", importance(High)),
+		brokerDef("delete.topic.enable", Boolean, "true", "Whether topics can be deleted. "+
+			"Set false to protect them from a wrong command.", importance(High)),
 	}
 }
 

@@ -31,7 +31,8 @@ func retentionDefs() []*Def {
 			"The minimum size in bytes to which cleanup.policy=delete reduces a partition; below 0 means no limit by size.",
 			from("log.retention.bytes")),
 		topicDef("file.delete.delay.ms", Long, "60000",
-			"The number of milliseconds for which the files of a deleted segment stay on disk under another name.",
+			"The number of milliseconds for which the files of a deleted segment stay on disk under another name. "+
+				"Reads that have begun can end meanwhile; the space is free afterwards.",
 			from("log.segment.delete.delay.ms"), atLeast(0)),
 	}
 }
@@ -86,7 +87,8 @@ func noGaps(d *Def, v value) error {
 func cleaningDefs() []*Def {
 	return []*Def{
 		brokerDef("log.retention.check.interval.ms", Long, "300000",
-			"The number of milliseconds between two checks of the logs for retention and compaction.", atLeast(1)),
+			"The number of milliseconds between two checks of the logs for retention and compaction. "+
+				"With a lower one, records are removed closer to their limits, and idle logs cost more.", atLeast(1)),
 		brokerDef("log.cleaner.enable", Boolean, "true",
 			"Whether logs are compacted. If false, logs with cleanup.policy=compact keep all records."),
 		brokerDef("log.cleaner.backoff.ms", Long, "15000",
@@ -96,7 +98,8 @@ func cleaningDefs() []*Def {
 			"The memory in bytes for the keys of one compaction; the next pass handles keys that do not fit.", dynamic(),
 			bounded("at least 1048576", enoughForKeys)),
 		brokerDef("log.cleaner.io.max.bytes.per.second", Double, "1.7976931348623157E308",
-			"The maximum number of bytes that all compactions together read and write per second.", dynamic(),
+			"The maximum number of bytes that all compactions together read and write per second. "+
+				"The default means no limit; set one if compaction delays clients.", dynamic(),
 			bounded("at least 1", positive)),
 		brokerDef("log.cleaner.threads", Int, "1",
 			"Accepted for compatibility, without effect: each log directory is compacted by one thread.",

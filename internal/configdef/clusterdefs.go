@@ -51,7 +51,8 @@ func clusterDefs() []*Def {
 			"A file with a secret that all brokers of the cluster share. A broker accepts connections of other brokers only if they prove that they know it.",
 			noDefault),
 		brokerDef("broker.heartbeat.interval.ms", Int, "500",
-			"The number of milliseconds between two heartbeats of this broker to the controller.", between(50, 60_000)),
+			"The number of milliseconds between two heartbeats of this broker to the controller. "+
+				"It must be well below broker.session.timeout.ms, after which a silent broker loses its leaderships.", between(50, 60_000)),
 		brokerDef("broker.session.timeout.ms", Int, "3000",
 			"The number of milliseconds without a heartbeat after which the controller fences a broker and moves its leaderships.",
 			importance(High), between(500, 600_000)),
@@ -59,9 +60,11 @@ func clusterDefs() []*Def {
 			"The number of milliseconds without a message from the metadata leader after which a broker asks for an election.",
 			between(200, 60_000)),
 		brokerDef("controlled.shutdown.enable", Boolean, "true",
-			"Whether a broker that stops first moves its leaderships to other brokers."),
+			"Whether a broker that stops first moves its leaderships to other brokers. "+
+				"If false, they have no leader until the others notice that it is gone."),
 		brokerDef("controlled.shutdown.max.ms", Int, "30000",
-			"The maximum number of milliseconds that a stop waits for leaderships to move.", between(0, 600_000)),
+			"The maximum number of milliseconds that a stop waits for leaderships to move. "+
+				"It stops then in any case, so a service manager must allow it more time than that.", between(0, 600_000)),
 		brokerDef("auto.leader.rebalance.enable", Boolean, "true",
 			"Whether the controller moves leaderships to preferred replicas that are in sync: every 5 minutes, and 10 seconds after a broker became active."),
 		brokerDef(TakesReplicas, Boolean, "true",
@@ -69,13 +72,16 @@ func clusterDefs() []*Def {
 				"It is one of the cluster's metadata, and ends when the broker is unregistered; a configuration file cannot set it.",
 			func(d *Def) { d.Update = PerBroker }),
 		brokerDef(LeaderRate, Long, unlimited,
-			"The number of bytes per second that this broker, as a leader, sends to the replicas in leader.replication.throttled.replicas that are not in sync.",
+			"The number of bytes per second that this broker, as a leader, sends to the replicas in leader.replication.throttled.replicas that are not in sync. "+
+				"The default means no limit; set one while partitions move and clients must not notice it.",
 			dynamic(), atLeast(0)),
 		brokerDef(FollowerRate, Long, unlimited,
-			"The number of bytes per second that this broker copies into the replicas in follower.replication.throttled.replicas that are not in sync.",
+			"The number of bytes per second that this broker copies into the replicas in follower.replication.throttled.replicas that are not in sync. "+
+				"The default means no limit; set one while partitions move and clients must not notice it.",
 			dynamic(), atLeast(0)),
 		brokerDef(MoveRate, Long, unlimited,
-			"The number of bytes per second that this broker copies while it moves logs between its log directories.",
+			"The number of bytes per second that this broker copies while it moves logs between its log directories. "+
+				"The default means no limit.",
 			dynamic(), atLeast(1)),
 		brokerDef("replica.lag.time.max.ms", Long, "3000",
 			"The number of milliseconds for which a replica may be behind its leader before it leaves the in-sync replicas. Kafka's default is 30000. "+
@@ -85,9 +91,11 @@ func clusterDefs() []*Def {
 			"The number of milliseconds for which a replica may delay acknowledgements before it leaves the in-sync replicas, "+
 				"if at least min.insync.replicas remain.", between(500, 3_600_000)),
 		brokerDef("replica.window.bytes", Int, "8388608",
-			"The maximum number of bytes that a leader has sent to a follower and that the follower has not written.", between(1<<20, 1<<30)),
+			"The maximum number of bytes that a leader has sent to a follower and that the follower has not written. "+
+				"A larger one uses a fast network with a long round trip better, and takes more memory.", between(1<<20, 1<<30)),
 		brokerDef("replica.follow.bytes", Int, "16777216",
-			"The maximum number of bytes that a broker keeps of what arrived from leaders until its logs have accepted it.",
+			"The maximum number of bytes that a broker keeps of what arrived from leaders until its logs have accepted it. "+
+				"A larger one absorbs longer pauses of a disk, and takes more memory.",
 			between(1<<20, 1<<30)),
 		brokerDef("replica.catchup.bytes.per.second", Long, "0",
 			"The maximum number of bytes per second that a leader reads from the disk for one follower that catches up. 0 means no limit.",

@@ -15,9 +15,11 @@ func groupDefs() []*Def {
 		brokerDef("group.initial.rebalance.delay.ms", Int, "3000",
 			"The number of milliseconds that an empty classic group waits for more members after the first one joins. It waits again while more join, up to the rebalance timeout.",
 			atLeast(0)),
-		brokerDef("group.max.size", Int, "2147483647", "The maximum number of members of a classic group.", atLeast(1)),
+		brokerDef("group.max.size", Int, "2147483647", "The maximum number of members of a classic group. "+
+			"Further ones are refused, which bounds the memory and the time of a rebalance.", atLeast(1)),
 		brokerDef("group.consumer.session.timeout.ms", Int, "45000",
-			"The number of milliseconds without a heartbeat after which a member of a consumer group (KIP-848) is removed.", atLeast(1)),
+			"The number of milliseconds without a heartbeat after which a member of a consumer group (KIP-848) is removed. "+
+				"A lower one gives the partitions of a dead member to others sooner, and removes members that pause.", atLeast(1)),
 		brokerDef("group.consumer.heartbeat.interval.ms", Int, "5000",
 			"The interval in milliseconds at which the broker asks the members of consumer groups (KIP-848) to send heartbeats.",
 			atLeast(1)),
@@ -29,7 +31,8 @@ func groupDefs() []*Def {
 			"The minimum consumer.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.consumer.max.heartbeat.interval.ms", Int, "15000",
 			"The maximum consumer.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
-		brokerDef("group.consumer.max.size", Int, "2147483647", "The maximum number of members of a consumer group (KIP-848).", atLeast(1)),
+		brokerDef("group.consumer.max.size", Int, "2147483647", "The maximum number of members of a consumer group (KIP-848). "+
+			"Further ones are refused, which bounds the memory and the time of an assignment.", atLeast(1)),
 		brokerDef("group.consumer.assignors", List, "uniform,range",
 			"The assignors that consumer groups (KIP-848) may use: uniform and range. The first one is the default.",
 			oneOf("uniform", "range"), checked(notEmpty)),
@@ -43,14 +46,18 @@ func groupDefs() []*Def {
 func streamsDefs() []*Def {
 	return []*Def{
 		brokerDef("group.streams.session.timeout.ms", Int, "45000",
-			"The number of milliseconds without a heartbeat after which a member of a streams group (KIP-1071) is removed.", atLeast(1)),
+			"The number of milliseconds without a heartbeat after which a member of a streams group (KIP-1071) is removed. "+
+				"A lower one gives the tasks of a dead member to others sooner, and removes members that pause.", atLeast(1)),
 		brokerDef("group.streams.heartbeat.interval.ms", Int, "5000",
-			"The interval in milliseconds at which the broker asks the members of streams groups to send heartbeats.", atLeast(1)),
+			"The interval in milliseconds at which the broker asks the members of streams groups to send heartbeats. "+
+				"With a lower one, members learn of changes sooner and send more requests.", atLeast(1)),
 		brokerDef("group.streams.assignment.interval.ms", Int, "1000",
-			"The minimum number of milliseconds between two assignments of a streams group's tasks.", atLeast(0)),
+			"The minimum number of milliseconds between two assignments of a streams group's tasks. "+
+				"With a larger one, members that join together share one assignment, and each waits longer for it.", atLeast(0)),
 		brokerDef("group.streams.initial.rebalance.delay.ms", Int, "3000",
 			"The number of milliseconds that a streams group waits for more members, when it was empty, before it assigns tasks.", atLeast(0)),
-		brokerDef("group.streams.num.standby.replicas", Int, "0", "The number of standby tasks for each task with state.", atLeast(0)),
+		brokerDef("group.streams.num.standby.replicas", Int, "0", "The number of standby tasks for each task with state. "+
+			"A standby takes over without reading the changelog from its start, and needs space on its client's disk.", atLeast(0)),
 		brokerDef("group.streams.max.standby.replicas", Int, "2",
 			"The maximum streams.num.standby.replicas that can be set on a group.", atLeast(0)),
 		brokerDef("group.streams.min.session.timeout.ms", Int, "45000",
@@ -65,7 +72,8 @@ func streamsDefs() []*Def {
 			"The minimum streams.assignment.interval.ms that can be set on a group.", atLeast(0)),
 		brokerDef("group.streams.max.assignment.interval.ms", Int, "15000",
 			"The maximum streams.assignment.interval.ms that can be set on a group.", atLeast(0)),
-		brokerDef("group.streams.max.size", Int, "2147483647", "The maximum number of members of a streams group.", atLeast(1)),
+		brokerDef("group.streams.max.size", Int, "2147483647", "The maximum number of members of a streams group. "+
+			"Further ones are refused, which bounds the memory and the time of an assignment.", atLeast(1)),
 	}
 }
 
@@ -111,7 +119,8 @@ func (g *Groups) checkStreams() error {
 // offsetDefs are the broker configs of committed offsets and of their topic.
 func offsetDefs() []*Def {
 	return []*Def{
-		brokerDef("offset.metadata.max.bytes", Int, "4096", "The maximum number of bytes of metadata that may be committed with an offset.",
+		brokerDef("offset.metadata.max.bytes", Int, "4096", "The maximum number of bytes of metadata that may be committed with an offset. "+
+			"All committed offsets are in memory, with their metadata.",
 			importance(High), atLeast(0)),
 		brokerDef("offsets.retention.minutes", Int, "10080",
 			"The number of minutes for which committed offsets are kept: after the commit or, for an empty classic group, after its last member left. Offsets of subscribed topics do not expire.",

@@ -36,24 +36,28 @@ type ShareStart struct {
 func shareGroupDefs() []*Def {
 	return []*Def{
 		brokerDef("group.share.session.timeout.ms", Int, "45000",
-			"The number of milliseconds without a heartbeat after which a member of a share group (KIP-932) is removed.", atLeast(1)),
+			"The number of milliseconds without a heartbeat after which a member of a share group (KIP-932) is removed. "+
+				"A lower one gives the records of a dead member to others sooner, and removes members that pause.", atLeast(1)),
 		brokerDef("group.share.min.session.timeout.ms", Int, "45000",
 			"The minimum share.session.timeout.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.share.max.session.timeout.ms", Int, "60000",
 			"The maximum share.session.timeout.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.share.heartbeat.interval.ms", Int, "5000",
-			"The interval in milliseconds at which the broker asks the members of share groups to send heartbeats.", atLeast(1)),
+			"The interval in milliseconds at which the broker asks the members of share groups to send heartbeats. "+
+				"With a lower one, members learn of changes sooner and send more requests.", atLeast(1)),
 		brokerDef("group.share.min.heartbeat.interval.ms", Int, "5000",
 			"The minimum share.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.share.max.heartbeat.interval.ms", Int, "15000",
 			"The maximum share.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.share.assignment.interval.ms", Int, "1000",
-			"The minimum number of milliseconds between two assignments of a share group's partitions.", atLeast(0)),
+			"The minimum number of milliseconds between two assignments of a share group's partitions. "+
+				"With a larger one, members that join together share one assignment, and each waits longer for it.", atLeast(0)),
 		brokerDef("group.share.min.assignment.interval.ms", Int, "0",
 			"The minimum share.assignment.interval.ms that can be set on a group.", atLeast(0)),
 		brokerDef("group.share.max.assignment.interval.ms", Int, "15000",
 			"The maximum share.assignment.interval.ms that can be set on a group.", atLeast(0)),
-		brokerDef("group.share.max.size", Int, "200", "The maximum number of members of a share group.", between(1, 1000)),
+		brokerDef("group.share.max.size", Int, "200", "The maximum number of members of a share group. "+
+			"Further ones are refused, which bounds the memory and the time of an assignment.", between(1, 1000)),
 		brokerDef("group.share.initialize.retry.interval.ms", Int, "30000",
 			"The maximum number of milliseconds after which the broker repeats a failed request for the states of a share group's partitions.",
 			atLeast(1)),

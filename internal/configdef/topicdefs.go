@@ -23,7 +23,8 @@ func topicDefs(p Profiles) []*Def {
 			"The largest record batch that a producer may write, in bytes with header, after compression if the topic is compressed.",
 			from("message.max.bytes"), atLeast(0)),
 		topicDef("message.timestamp.type", String, "CreateTime",
-			"Whether a record keeps its producer's timestamp (CreateTime) or gets the time of the append (LogAppendTime).",
+			"Whether a record keeps its producer's timestamp (CreateTime) or gets the time of the append (LogAppendTime). "+
+				"With LogAppendTime, wrong clocks of clients cannot delay or hasten retention.",
 			from("log.message.timestamp.type"), oneOf("CreateTime", "LogAppendTime")),
 		topicDef("message.timestamp.before.max.ms", Long, "9223372036854775807",
 			"The maximum number of milliseconds by which a record's timestamp may be before the broker's clock. Ignored with LogAppendTime.",
@@ -75,13 +76,15 @@ func compressionDefs() []*Def {
 func segmentDefs() []*Def {
 	return []*Def{
 		topicDef("segment.bytes", Int, "1073741824",
-			"The size in bytes at which the active segment is rolled.",
+			"The size in bytes at which the active segment is rolled. "+
+				"Only rolled segments are deleted or compacted, so smaller ones keep closer to the limits of retention, in more files.",
 			from("log.segment.bytes"), atLeast(1<<20)),
 		topicDef("internal.segment.bytes", Int, "",
 			"Replaces segment.bytes if it is set, but is at least 1048576; Kafka and its Streams use it in tests.",
 			noDefault, internal),
 		topicDef("segment.ms", Long, "604800000",
-			"The age in milliseconds, from a segment's first record, at which the active segment is rolled.",
+			"The age in milliseconds, from a segment's first record, at which the active segment is rolled. "+
+				"Only rolled segments are deleted or compacted.",
 			from("log.roll.ms"), fromScaled("log.roll.hours", hour), atLeast(1)),
 		topicDef("segment.jitter.ms", Long, "0",
 			"The maximum number of milliseconds by which segment.ms is shortened, at random for each segment, so that partitions do not all roll at once.",
@@ -90,10 +93,12 @@ func segmentDefs() []*Def {
 			"The maximum size in bytes of a segment's offset index; a full index rolls the segment.",
 			from("log.index.size.max.bytes"), atLeast(4)),
 		topicDef("index.interval.bytes", Int, "4096",
-			"The number of bytes of batches between two entries of a segment's indexes.",
+			"The number of bytes of batches between two entries of a segment's indexes. "+
+				"With a smaller one, a search by offset or time reads less, and the indexes are larger.",
 			from("log.index.interval.bytes"), atLeast(0)),
 		topicDef("preallocate", Boolean, "false",
-			"Whether the disk blocks of a new segment are preallocated.",
+			"Whether the disk blocks of a new segment are preallocated. "+
+				"It saves allocations during appends, and takes the space of a whole segment at once.",
 			from("log.preallocate")),
 	}
 }

@@ -21,7 +21,8 @@ func transactionDefs() []*Def {
 			"The maximum transaction.timeout.ms, in milliseconds, that a producer may request. A transaction that is open for longer than its timeout is aborted.",
 			importance(High), atLeast(1)),
 		brokerDef("transactional.id.expiration.ms", Int, "604800000",
-			"The number of milliseconds for which the coordinator keeps a transactional id that has no transaction.",
+			"The number of milliseconds for which the coordinator keeps a transactional id that has no transaction. "+
+				"Each id that is kept takes memory; a producer that returns later is a new one.",
 			importance(High), atLeast(1)),
 		brokerDef("transactional.id.max.per.partition", Int, "20000",
 			"The maximum number of transactional ids in a partition of __transaction_state. If there are more, those without a transaction for the longest time, at least 15 minutes, are removed; if there are none, new ones are refused with a retriable error.",

@@ -71,9 +71,9 @@ func (s *shard) refuse(r request, err error) {
 	s.answer(r.done, nil, err)
 }
 
-// resumeWrites ends the halt. No timer ran meanwhile, because the
-// heartbeats of live members were refused. The log may have refused for up to haltCheckInterval
-// after the last check; timers also get that time.
+// resumeWrites ends the halt. No timer ran meanwhile, because the heartbeats of live members were
+// refused. The log may have refused for up to haltCheckInterval after the last check; timers also
+// get that time.
 func (s *shard) resumeWrites(now time.Time) {
 	d := &s.halt
 	if d.since.IsZero() {

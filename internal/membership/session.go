@@ -11,8 +11,8 @@ import (
 //
 // An answer says that the controller has seen an earlier answer of its own arrive, and that this
 // broker has applied what the controller knew then. It grants a lease from the moment at which that
-// heartbeat was *sent*. So the lease never outlives the
-// controller's session for this broker; see controller.HeartbeatAnswer.
+// heartbeat was *sent*. So the lease never outlives the controller's session for this broker; see
+// controller.HeartbeatAnswer.
 type Session struct {
 	next   uint64               // sequence of the next heartbeat
 	sent   map[uint64]time.Time // heartbeats whose lease may still be granted

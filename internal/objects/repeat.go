@@ -27,8 +27,8 @@ type Attempts struct {
 // Repeat returns a Store that repeats each failed call of under, until it succeeds, the error is
 // final, or the time is over. ErrNotFound, ErrRefused, ErrFull and io.EOF are final. So every call
 // has a deadline, whatever its context; that of a List moves with its names. Calls with equal
-// arguments have equal effects, so an attempt
-// whose answer was lost, or that takes effect late, does no harm.
+// arguments have equal effects, so an attempt whose answer was lost, or that takes effect late,
+// does no harm.
 func Repeat(under Store, a Attempts) Store { return &repeating{under, a} }
 
 type repeating struct {

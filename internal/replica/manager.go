@@ -346,8 +346,7 @@ func (w wanted) tp() metadata.TopicPartition {
 func (w wanted) String() string { return fmt.Sprintf("%s-%d", w.topic.Name, w.partition) }
 
 // reconcile gives partitions their roles, and returns those whose log must be created. offline is
-// why others have none. first is
-// true for partitions whose log an earlier run may have created.
+// why others have none. first is true for partitions whose log an earlier run may have created.
 func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missing, offline error) {
 	var errs []error
 	var left []leave

@@ -36,8 +36,7 @@ type environment struct {
 // leaseLive reports whether no other broker can have been elected without this one's knowledge.
 func (e *environment) leaseLive() bool { return e.lease == nil || e.lease() }
 
-// Partition is one partition on this broker. All methods may be called
-// concurrently.
+// Partition is one partition on this broker. All methods may be called concurrently.
 type Partition struct {
 	id   storage.ID
 	log  *storage.Log

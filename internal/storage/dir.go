@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -275,3 +276,24 @@ func (d *Dir) abort() {
 
 // now returns the wall-clock time.
 func (d *Dir) now() time.Time { return time.Now() }
+
+// start starts the directory's goroutines. Close stops them.
+func (d *Dir) start() {
+	for range flushers {
+		d.done.Go(func() {
+			label.Goroutine("storage flush", d.path)
+			d.work()
+		})
+	}
+	d.done.Go(d.maintain)
+	d.done.Go(d.relieveMemory)
+	d.done.Go(d.renewCheckpoints)
+	d.done.Go(d.commitRequested)
+	d.done.Go(d.runRetention)
+	d.done.Go(d.compactLogs)
+	d.done.Go(d.scrub)
+	if d.opt.MinFree != nil {
+		d.measureSpace() // before the first record
+		d.done.Go(d.guardSpace)
+	}
+}

@@ -70,6 +70,20 @@
 //	inspect             access for tools while no broker runs
 //	broken              rules that a test build can disable
 //
+// # Goroutines of a directory
+//
+//	flush             several; each writes the batches of one log to its segments at a time
+//	maintain          sweeps, repairs of segments, and a failed journal
+//	relieveMemory     the logs to flush when chunks need memory
+//	renewCheckpoints  checkpoints that are due
+//	commitRequested   changes of the checkpoint that a log has requested, several at once
+//	runRetention      deletes segments, and the files of deleted ones
+//	compactLogs       one compaction at a time
+//	scrub             reads sealed segments
+//	guardSpace        measures the free space, if there is a limit
+//
+// They run from start to Close. The journal has its own (package journal).
+//
 // # Failures
 //
 // A log whose segment fails is quarantined (repair_quarantine.go): its frames are copied from the

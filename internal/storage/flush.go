@@ -295,9 +295,7 @@ func (l *Log) synced() {
 func (l *Log) segmentFailed(err error) error {
 	l.dir.segmentError(l, err)
 	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
-	if l.applyEvent(loglife.SegmentFailed, err) == loglife.Opening {
-		return err // recovery handles the error
-	}
+	l.applyEvent(loglife.SegmentFailed, err) // of a log that is being recovered, recovery handles the error
 	return err
 }
 

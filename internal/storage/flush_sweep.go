@@ -26,27 +26,6 @@ const carryWait = time.Second
 // carryAhead bounds the carried bytes in flight, and so how long produce requests wait behind them.
 const carryAhead = 256 << 10
 
-// start starts the directory's goroutines. Close stops them.
-func (d *Dir) start() {
-	for range flushers {
-		d.done.Go(func() {
-			label.Goroutine("storage flush", d.path)
-			d.work()
-		})
-	}
-	d.done.Go(d.maintain)
-	d.done.Go(d.relieveMemory)
-	d.done.Go(d.renewCheckpoints)
-	d.done.Go(d.commitRequested)
-	d.done.Go(d.runRetention)
-	d.done.Go(d.compactLogs)
-	d.done.Go(d.scrub)
-	if d.opt.MinFree != nil {
-		d.measureSpace() // before the first record
-		d.done.Go(d.guardSpace)
-	}
-}
-
 // signal wakes the goroutine that waits on c, now or at its next wait.
 func signal(c chan struct{}) {
 	select {

@@ -31,10 +31,9 @@ func (l *Log) withinLocked(offset int64) int64 {
 }
 
 // storeHighLocked sets the high watermark of a checkpoint entry to what the observer knows, or else
-// to what the checkpoint knew. It is never above the log end: a
-// truncation lowers the end before it notifies the observer, and until then the observer's high
-// watermark belongs to records that are gone. A start must not find it when other records have
-// taken their offsets. The caller holds mu.
+// to what the checkpoint knew. It is never above the log end: a truncation lowers the end before it
+// notifies the observer, and until then the observer's high watermark belongs to records that are
+// gone. A start must not find it when other records have taken their offsets. The caller holds mu.
 func (l *Log) storeHighLocked(lc *checkpoint.Log, high recoveredHigh) {
 	if high.offset < 0 {
 		high = l.storedHigh

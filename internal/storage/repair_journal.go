@@ -124,8 +124,8 @@ func shortage(err error) bool {
 	return vfs.Full(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// revert rolls back everything beyond the acknowledged end, because the journal failed. It is the
-// only rollback in the package.
+// revert rolls back everything beyond the acknowledged end, because the journal failed. It and
+// revertQueued are the only callers of rollBack.
 //
 // Records that were acknowledged as written and are not durable stay: memory now has the best copy,
 // and they are flushed to segments before the directory accepts records again.

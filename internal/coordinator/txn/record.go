@@ -211,7 +211,7 @@ func (s *Shard) Apply(r coordinator.Record) error {
 }
 
 // apply replaces the replicated state of an id, both for emitted records and during a load. It is
-// the only place that changes it, with remove.
+// the only place that changes it, with forget.
 func (s *Shard) apply(id string, v value) *transaction {
 	t := s.ids[id]
 	if t == nil {

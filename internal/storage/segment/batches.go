@@ -195,9 +195,8 @@ var errMoved = errors.New("the batch is not there")
 // at reads from the batch at pos, of which the caller needs at least the first least bytes, and
 // returns the offset after the last returned batch. With guess set, the batch must begin with the
 // offset: only the index can find the first batch after a gap, and shows that it follows the batch
-// before it. No batches and no error means that
-// the batch at pos does not fit or begins at or beyond the limit. The buffer is nil if there are no
-// batches.
+// before it. No batches and no error means that the batch at pos does not fit or begins at or
+// beyond the limit. The buffer is nil if there are no batches.
 func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches []byte, next int64, err error) {
 	end := r.s.Size()
 	n := min(max(min(r.max, PartBytes), least), end-pos)
@@ -296,9 +295,8 @@ func (r *reading) fill(p []byte, pos, end int64) error {
 // whole trims buf to whole batches that begin below limit and verifies their checksums. next is the
 // offset after the last one.
 //
-// A batch after a gap is left to the next read if no batch follows
-// it in buf: the next batch may show that there is no gap. content is Segment.content before buf
-// was read.
+// A batch after a gap is left to the next read if no batch follows it in buf: the next batch may
+// show that there is no gap. content is Segment.content before buf was read.
 func (s *Segment) whole(buf []byte, pos, limit int64, content uint64) (batches []byte, next int64, err error) {
 	at, before, gap := 0, 0, false // before is where the last batch begins
 	seen := verifying{v: &s.files.verified, content: content}

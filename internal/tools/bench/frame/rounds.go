@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
@@ -28,6 +29,10 @@ type Schedule struct {
 	Discard int `json:"discard"`
 	// Pause is the time between two runs.
 	Pause time.Duration `json:"pause_ns"`
+	// Settle says that each run begins with a disk that has nothing left to write of the runs
+	// before, if they were on this machine. A broker that acknowledges from the page cache leaves
+	// gigabytes behind, for which the next run's syncs would wait.
+	Settle bool `json:"settle"`
 }
 
 // Bind adds the flags of the rounds, with n rounds by default.
@@ -35,6 +40,7 @@ func (s *Schedule) Bind(f *pflag.FlagSet, n int) {
 	f.IntVar(&s.Rounds, "rounds", n, "number of rounds")
 	f.IntVar(&s.Discard, "discard", 0, "rounds before them that are not counted, to warm up the brokers")
 	f.DurationVar(&s.Pause, "pause", 0, "time between two runs")
+	f.BoolVar(&s.Settle, "settle", true, "before each run, write what the page cache of this machine has left for the disk")
 }
 
 // Check checks the rounds.
@@ -82,8 +88,8 @@ func BindSides(f *pflag.FlagSet, a, b *Side, each, optional string) {
 }
 
 // Alternate makes rounds of type R. In each it calls run for the side i of names, side after side,
-// to fill in its part of the round; each, which may be nil, gets run's text as a line that begins
-// with the round and the side. Alternate returns the counted rounds. If ctx ends, they are those
+// to fill in its part of the round, after the disk has settled if s says so. each, which may be nil,
+// gets run's text as a line that begins with the round and the side. Alternate returns the counted rounds. If ctx ends, they are those
 // completed before; without one it is an error. An error of run ends the rounds, and is returned
 // with those before it.
 func Alternate[R any](ctx context.Context, s Schedule, names []string, run func(i int, round *R) (string, error),
@@ -97,6 +103,9 @@ func Alternate[R any](ctx context.Context, s Schedule, names []string, run func(
 		for i, name := range names {
 			var text string
 			if n+i == 0 || pause.Wait(ctx.Done(), s.Pause) {
+				if s.Settle {
+					unix.Sync()
+				}
 				text, err = run(i, &round)
 			}
 			if ctx.Err() != nil { // an interrupted run is not comparable

@@ -63,7 +63,11 @@ func note(a *app.App, x *view.SnapshotList) {
 				text.Bytes(s.Running.UploadedBytes), text.Bytes(s.Running.TotalBytes))
 		}
 		if s.Failures > 0 {
-			a.Note("the last %s failed, at %s: %s", text.Count(s.Failures, "attempt"), at(s.LastFailureMs), s.LastError)
+			last := "the last attempt failed"
+			if s.Failures > 1 {
+				last = "the last " + text.Count(s.Failures, "attempt") + " failed"
+			}
+			a.Note("%s, at %s: %s", last, at(s.LastFailureMs), s.LastError)
 		}
 	}
 }
