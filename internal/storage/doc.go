@@ -65,6 +65,7 @@
 //	names               the names of files and directories next to the partition directories
 //	replaced            a damaged log that is made again, and copied from its leader
 //	scrub               reads sealed segments to find damage
+//	presence            notices files that are removed or cut while the log uses them
 //	guard stats         free space, metrics
 //	errors              what callers match
 //	inspect             access for tools while no broker runs

@@ -74,12 +74,19 @@ type Log struct {
 
 	Copy   *Copy   `json:"-"`
 	Former *Former `json:"-"`
+
+	// PutBack is how many files were removed while the broker used them and put back, and PutBackAt
+	// when the last was. Unsaved is why others could not be: they end with the process.
+	PutBack   int       `json:"-"`
+	PutBackAt time.Time `json:"-"`
+	Unsaved   string    `json:"-"`
 }
 
 // Damage is a range of offsets that cannot be read.
 type Damage struct {
 	From, Next int64 // the first damaged offset, and the first readable offset after it
 	Where      string
+	Removed    bool // Where was removed while the broker used it
 }
 
 // Former is a damaged log that was replaced by a copy.
