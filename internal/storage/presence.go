@@ -63,7 +63,8 @@ func (d *Dir) watchFiles() {
 	}
 }
 
-// checkFiles compares the files of all logs. cut are the segments that the last look found too short,
+// checkFiles compares the files of all logs. cut are the segments that the last look found
+// too short,
 // with the sizes of their files. The result is that of this one.
 func (d *Dir) checkFiles(cut map[*segment.Segment]int64) map[*segment.Segment]int64 {
 	now := map[*segment.Segment]int64{}

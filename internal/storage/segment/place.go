@@ -26,7 +26,8 @@ type Whereabouts struct {
 	There bool // the name leads to a file, to the open one if there is one
 }
 
-// Whereabouts returns whether the name still leads to the file. there says that a file has the name.
+// Whereabouts returns whether the name still leads to the file. there says that a file has
+// the name.
 func (s *Segment) Whereabouts(there bool) (p Whereabouts, err error) {
 	h := s.files.peek(s.Path())
 	if h == nil {
