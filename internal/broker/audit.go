@@ -7,10 +7,14 @@ import (
 
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/security/refusals"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // clientOf returns who sent a request, and which.
@@ -65,7 +69,37 @@ func (m rights) ask(op acl.Operation, kind acl.ResourceType, name string) bool {
 	if m.b.opt.Audit.Records(event) {
 		m.record(event, op, kind, name)
 	}
+	m.count(allowed, op, kind, name)
 	return allowed
+}
+
+// count counts a decision among those that operators see.
+func (m rights) count(allowed bool, op acl.Operation, kind acl.ResourceType, name string) {
+	t, s := m.b.opt.Refusals, m.r.Session
+	if allowed {
+		t.Passed(view.RefusedRight, s.Principal)
+		return
+	}
+	t.Refused(view.RefusedRight, op.String()+" on "+kind.String(), "",
+		refusals.Who{User: s.Principal, ClientID: m.r.ClientID, Address: origin.OfHost(s.Host)}, 0, func() (text, lift string) {
+			e := m.of.rules.Decide(s.Principal, s.Host, op, kind, name[:min(len(name), acl.MaxName+1)])
+			if e.Reason != acl.Denied {
+				return "", ""
+			}
+			return e.Rules[0].String(), removal(&e.Rules[0])
+		})
+}
+
+// removal returns the command that removes a rule which denies.
+func removal(b *acl.Binding) string {
+	words := []string{"chronikctl", "acl", "remove", b.Principal, acl.Written(b.Operation), acl.Written(b.Type) + ":" + b.Name, "--deny"}
+	if b.Pattern == acl.Prefixed {
+		words = append(words, "--prefix")
+	}
+	if b.Host != acl.Wildcard {
+		words = append(words, "--host", b.Host)
+	}
+	return health.Command(words...)
 }
 
 // record passes a decision to the audit log. The rule that decides is looked up when a line is

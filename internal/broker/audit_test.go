@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -17,7 +18,9 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
+	"github.com/chronik-io/chronik/internal/security/refusals"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // auditLines is an audit.Sink in memory.
@@ -179,6 +182,33 @@ func TestRefusalsKeepNoLongTexts(t *testing.T) {
 		t.Errorf("%d events keep %d KiB each", names, grown/names>>10)
 	}
 	runtime.KeepAlive(log)
+}
+
+// Rights that a client does not have are counted with the client, and with the rule that denies
+// them and the command that removes it.
+func TestRightsThatAreMissingAreCounted(t *testing.T) {
+	denied := acl.Binding{Type: acl.Topic, Name: "or", Pattern: acl.Prefixed, Principal: acl.Everybody, Host: acl.Wildcard,
+		Operation: acl.Write, Permission: acl.Deny}
+	allowed := acl.Binding{Type: acl.Topic, Name: "orders", Pattern: acl.Literal, Principal: "User:bob", Host: acl.Wildcard,
+		Operation: acl.Read, Permission: acl.Allow}
+	rules := acl.Compile([]acl.Binding{denied, allowed}, acl.Options{})
+	counted := refusals.New(time.Now)
+	b := &Handler{opt: Options{Rules: func() *acl.Rules { return rules }, Refusals: counted}}
+	r := &network.Request{Session: &network.Session{Principal: "User:bob", Host: "10.0.0.1"}, Key: int16(kmsg.Produce), ClientID: "app"}
+	for range 2 {
+		b.rights(r).topic(acl.Write, "orders")
+	}
+	b.rights(r).topic(acl.Read, "orders")
+	b.rights(r).topic(acl.Read, "other")
+	all := counted.Last()
+	who := view.Client{User: "User:bob", ClientID: "app", Address: "10.0.0.1"}
+	if len(all) != 2 || all[0].Who != who || all[0].Count != 2 || all[0].Passed != 1 || all[0].Detail != denied.String() ||
+		all[0].Lift != "`chronikctl acl remove 'User:*' write topic:or --deny --prefix`" || all[0].Cause != "WRITE on TOPIC" {
+		t.Errorf("%+v", all)
+	}
+	if len(all) == 2 && (all[1].Detail != "" || all[1].Cause != "READ on TOPIC") {
+		t.Errorf("without a rule: %+v", all[1])
+	}
 }
 
 // A change that the leader of the metadata makes for a client has a line with the client.

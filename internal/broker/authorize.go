@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"reflect"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -34,9 +35,15 @@ type asks[R any] struct {
 // declared reports whether the rights that requests need are declared.
 func (a *asks[R]) declared() bool { return a.nothing || a.inside || a.whole != nil || a.parts != nil }
 
-// clusterAsks are the asks of an API whose requests need one operation on the cluster.
-func clusterAsks[R any](op acl.Operation) asks[R] {
-	return asks[R]{whole: func(m rights, _ R) *kerr.Error { return m.cluster(op) }}
+// clusterAsks are the asks of an API whose requests need one operation on the cluster, or any of
+// others.
+func clusterAsks[R any](op acl.Operation, others ...acl.Operation) asks[R] {
+	return asks[R]{whole: func(m rights, _ R) *kerr.Error {
+		if slices.ContainsFunc(others, m.mayCluster) {
+			return nil
+		}
+		return m.cluster(op)
+	}}
 }
 
 // refused are the parts of a request that are refused with one error.

@@ -30,6 +30,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/security/refusals"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/shareleader"
 	"github.com/chronik-io/chronik/internal/telemetry"
@@ -93,6 +94,8 @@ type Options struct {
 	// Audit gets refused requests; what clients change is recorded by changes.Watch. Nil: nothing
 	// is recorded.
 	Audit *audit.Log
+	// Refusals counts the rights that clients do not have. Nil: they are not counted.
+	Refusals *refusals.Table
 	// Report returns the health report of the broker and its cluster. It must not block. Nil:
 	// clients get none.
 	Report func() *health.Report

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // DeleteShareGroupState (key 86), version 0: a tool removes states of share partitions.
@@ -16,7 +17,7 @@ func deleteShareGroupStateAPI() api {
 	return apiDef[*kmsg.DeleteShareGroupStateRequest]{
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.DeleteShareGroupState)},
-		asks:         asksShares[*kmsg.DeleteShareGroupStateRequest](),
+		asks:         clusterAsks[*kmsg.DeleteShareGroupStateRequest](acl.ClusterAction),
 		changes:      changedShareStates[*kmsg.DeleteShareGroupStateRequest]("DELETE_STATES"),
 		overloaded:   kerr.CoordinatorLoadInProgress,
 		route:        toShares(sharesNamed[*kmsg.DeleteShareGroupStateRequest]),

@@ -12,10 +12,8 @@ import (
 // DescribeAcls (key 29), versions 1 to 3: the access rules that a filter selects (KIP-140).
 func describeACLsAPI() api {
 	return apiDef[*kmsg.DescribeACLsRequest]{
-		API: protocol.API{Key: int16(kmsg.DescribeACLs), Min: 1, Max: 3},
-		asks: asks[*kmsg.DescribeACLsRequest]{
-			whole: func(m rights, _ *kmsg.DescribeACLsRequest) *kerr.Error { return m.cluster(acl.Describe) },
-		},
+		API:         protocol.API{Key: int16(kmsg.DescribeACLs), Min: 1, Max: 3},
+		asks:        clusterAsks[*kmsg.DescribeACLsRequest](acl.Describe),
 		answerBytes: func(b *Handler, _ *kmsg.DescribeACLsRequest) int64 { return entryAnswer * int64(b.image().NumACLs()) },
 		handle:      answering(describeACLs),
 	}.api()
@@ -34,20 +32,36 @@ func describeACLs(b *Handler, r *network.Request, req *kmsg.DescribeACLsRequest)
 		r.Code = resp.ErrorCode
 		return resp
 	}
-	for _, rule := range selectRules(b.image(), &f) {
-		t, pattern := kmsg.ACLResourceType(rule.Type), kmsg.ACLResourcePatternType(rule.Pattern)
-		n := len(resp.Resources)
-		if n == 0 || resp.Resources[n-1].ResourceType != t || resp.Resources[n-1].ResourceName != rule.Name ||
-			resp.Resources[n-1].ResourcePatternType != pattern {
-			resource := kmsg.NewDescribeACLsResponseResource()
-			resource.ResourceType, resource.ResourceName, resource.ResourcePatternType = t, rule.Name, pattern
-			resp.Resources = append(resp.Resources, resource)
-			n++
+	resp.Resources = byResource(selectRules(b.image(), &f))
+	return resp
+}
+
+// byResource groups rules by their resource, in the order of its first rule.
+func byResource(rules []acl.Binding) (list []kmsg.DescribeACLsResponseResource) {
+	type resource struct {
+		kind    acl.ResourceType
+		name    string
+		pattern acl.Pattern
+	}
+	at := map[resource]int{}
+	for i := range rules {
+		rule := &rules[i]
+		key := resource{kind: rule.Type, name: rule.Name, pattern: rule.Pattern}
+		k, known := at[key]
+		if !known {
+			k, at[key] = len(list), len(list)
+			one := kmsg.NewDescribeACLsResponseResource()
+			one.ResourceType = kmsg.ACLResourceType(rule.Type)
+			one.ResourceName = rule.Name
+			one.ResourcePatternType = kmsg.ACLResourcePatternType(rule.Pattern)
+			list = append(list, one)
 		}
 		one := kmsg.NewDescribeACLsResponseResourceACL()
-		one.Principal, one.Host, one.Operation, one.PermissionType = rule.Principal, rule.Host, kmsg.ACLOperation(rule.Operation),
-			kmsg.ACLPermissionType(rule.Permission)
-		resp.Resources[n-1].ACLs = append(resp.Resources[n-1].ACLs, one)
+		one.Principal = rule.Principal
+		one.Host = rule.Host
+		one.Operation = kmsg.ACLOperation(rule.Operation)
+		one.PermissionType = kmsg.ACLPermissionType(rule.Permission)
+		list[k].ACLs = append(list[k].ACLs, one)
 	}
-	return resp
+	return list
 }

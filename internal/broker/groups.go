@@ -79,13 +79,17 @@ func consumerGroupHeartbeatAPI() api {
 	return l.api()
 }
 
-// askGroup passes a request to its group's shard. done receives the answer, which may be a refusal,
-// once, on any goroutine.
+// askGroup passes a request to its group's shard, and sets the code with which the answer is
+// counted. done receives the answer, which may be a refusal, once, on any goroutine.
 func (b *Handler) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
-	b.askGroupWatched(r, groupID, req, nil, done)
+	b.askGroupWatched(r, groupID, req, nil, func(resp kmsg.Response) {
+		r.Code = cmp.Or(firstError(resp), r.Code) // it may lack parts that were refused
+		done(resp)
+	})
 }
 
-// askGroupWatched is askGroup for an OffsetCommit whose resets are noted.
+// askGroupWatched is askGroup for an OffsetCommit whose resets are noted. It leaves the code to
+// done, since the answer may lack partitions.
 func (b *Handler) askGroupWatched(r *network.Request, groupID string, req kmsg.Request, watch *resets, done func(kmsg.Response)) {
 	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
 		b.opt.Groups.WatchConnection(r.Connection, r.OnClose)
@@ -101,9 +105,7 @@ func (b *Handler) askGroupWatched(r *network.Request, groupID string, req kmsg.R
 		} else if c := b.coordinatorError(answer, ok, err); c != nil {
 			resp = group.Refuse(req, c)
 		}
-		resp = within(r, req, resp)
-		r.Code = groupCode(resp)
-		done(resp)
+		done(within(r, req, resp))
 	})
 }
 
@@ -166,33 +168,6 @@ func listError(err error) *kerr.Error {
 		return kerr.CoordinatorNotAvailable
 	}
 	return kerr.TypedErrorForCode(code(err))
-}
-
-// groupCode returns the error of an answer as a whole, for metrics.
-func groupCode(resp kmsg.Response) int16 {
-	switch resp := resp.(type) {
-	case *kmsg.JoinGroupResponse:
-		return resp.ErrorCode
-	case *kmsg.SyncGroupResponse:
-		return resp.ErrorCode
-	case *kmsg.HeartbeatResponse:
-		return resp.ErrorCode
-	case *kmsg.LeaveGroupResponse:
-		return resp.ErrorCode
-	case *kmsg.ConsumerGroupHeartbeatResponse:
-		return resp.ErrorCode
-	case *kmsg.StreamsGroupHeartbeatResponse:
-		return resp.ErrorCode
-	case *kmsg.ShareGroupHeartbeatResponse:
-		return resp.ErrorCode
-	case *kmsg.OffsetDeleteResponse:
-		return resp.ErrorCode
-	case *kmsg.AlterShareGroupOffsetsResponse:
-		return resp.ErrorCode
-	case *kmsg.DeleteShareGroupOffsetsResponse:
-		return resp.ErrorCode
-	}
-	return 0
 }
 
 // countdown calls then when n operations have ended and finish was called another time.

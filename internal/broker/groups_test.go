@@ -208,25 +208,28 @@ func (n *node) assigned(t testing.TB, c *kgo.Client) (map[string][]string, error
 	return a, err
 }
 
-// Before the first FindCoordinator there is no coordinator: every API reports that in its own way,
-// and none keeps the client waiting.
+// Before the first FindCoordinator there is no coordinator: every API of groups reports that in its
+// own way, and none keeps the client waiting.
 func TestNoCoordinatorWithoutATopic(t *testing.T) {
-	n := newNode(t, quick)
+	var metric counted
+	n := newNode(t, quick, metric.by)
 	id := n.topic(t, "t", 2)
 	w := n.dial(t)
 	seen := map[int16]bool{}
-	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.LeaveGroup, kmsg.OffsetCommit, kmsg.OffsetFetch,
-		kmsg.OffsetDelete,
-		kmsg.DescribeGroups, kmsg.DeleteGroups, kmsg.ConsumerGroupHeartbeat, kmsg.ConsumerGroupDescribe} {
-		a, _ := n.table.Lookup(int16(key))
+	for _, a := range n.table.APIs() {
+		if n.entries[a.Key].route != byGroup {
+			continue
+		}
 		for v := a.Min; v <= a.Max; v++ {
 			req := kmsg.RequestForKey(a.Key)
 			fillRequest(req, id)
 			clear(seen)
-			errorCodes(reflect.ValueOf(ask[kmsg.Response](t, w, v, req)), func(code int16) { seen[code] = true })
+			resp := ask[kmsg.Response](t, w, v, req)
+			errorCodes(reflect.ValueOf(resp), func(code int16) { seen[code] = true })
 			if !seen[kerr.NotCoordinator.Code] {
 				t.Errorf("%s version %d: errors %v", a.Name(), v, seen)
 			}
+			metric.check(t, resp)
 		}
 	}
 	if resp := ask[*kmsg.ListGroupsResponse](t, w, 5, kmsg.NewPtrListGroupsRequest()); resp.ErrorCode != 0 || len(resp.Groups) > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // InitializeShareGroupState (key 83), version 0: a tool begins states of share partitions.
@@ -17,7 +18,7 @@ func initializeShareGroupStateAPI() api {
 	return apiDef[*kmsg.InitializeShareGroupStateRequest]{
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.InitializeShareGroupState)},
-		asks:         asksShares[*kmsg.InitializeShareGroupStateRequest](),
+		asks:         clusterAsks[*kmsg.InitializeShareGroupStateRequest](acl.ClusterAction),
 		changes:      changedShareStates[*kmsg.InitializeShareGroupStateRequest]("INITIALIZE"),
 		overloaded:   kerr.CoordinatorLoadInProgress,
 		route:        toShares(sharesNamed[*kmsg.InitializeShareGroupStateRequest]),

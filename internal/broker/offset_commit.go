@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"cmp"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -35,7 +37,7 @@ func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
 	var left []*int16 // the codes for the partitions that the group is asked for, in order
 	rest.Topics, left = b.committable(req, resp)
 	if len(left) == 0 {
-		c.respond(resp)
+		c.committed(resp)
 		return
 	}
 	watch := c.watchResets(&rest)
@@ -45,13 +47,21 @@ func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
 		for _, t := range answer.(*kmsg.OffsetCommitResponse).Topics {
 			for _, p := range t.Partitions {
 				*codes[0], codes = p.ErrorCode, codes[1:]
-				if p.ErrorCode != 0 {
-					r.Code = p.ErrorCode
-				}
 			}
 		}
-		c.respond(resp)
+		c.committed(resp)
 	})
+}
+
+// committed answers an OffsetCommit, counted with the first error of a partition. firstError would
+// be slow for as many partitions as a commit may have.
+func (c call) committed(resp *kmsg.OffsetCommitResponse) {
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			c.r.Code = cmp.Or(c.r.Code, p.ErrorCode)
+		}
+	}
+	c.respond(resp)
 }
 
 // committable adds every partition of the request to resp; an unknown partition gets its error.

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"cmp"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -74,6 +76,7 @@ func offsetDelete(c call, req *kmsg.OffsetDeleteRequest) {
 				*codes[0], codes = p.ErrorCode, codes[1:]
 			}
 		}
+		r.Code = cmp.Or(firstError(resp), r.Code)
 		c.respond(resp)
 	})
 }

@@ -63,14 +63,18 @@ type produceOp struct {
 	done   func(*replica.Append)
 	give   func()
 	expire func()
-	// expires is when the partitions may be expired, since born; never before all of them were
-	// started. A late expiry, when the op serves another request already, reads the time of that
-	// request.
+	// expires is when the partitions may be expired, since born; notStarted before all of them were
+	// started and after all have ended, endless with acks=0. A late expiry, when the op serves
+	// another request already, reads the time of that request.
 	expires atomic.Int64
 	born    time.Time
 }
 
-const never = math.MaxInt64
+// Values of produceOp.expires that no time reaches.
+const (
+	notStarted = math.MaxInt64
+	endless    = notStarted - 1
+)
 
 // producePart is one partition of the request.
 type producePart struct {
@@ -89,7 +93,7 @@ func (b *Handler) produceOp(r *network.Request) *produceOp {
 		op = &produceOp{b: b, born: time.Now()}
 		op.done = func(*replica.Append) { op.finished() }
 		op.give, op.expire, op.waiter.Steps = op.recycle, op.expired, op.waiting
-		op.expires.Store(never)
+		op.expires.Store(notStarted)
 	}
 	op.r = r
 	return op
@@ -130,16 +134,25 @@ func (op *produceOp) run(c call, refused error) {
 			op.parts[i].err = refused
 			op.left.Add(-1)
 		}
-	} else if op.begin(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
-		// Only now: an expiry may come at once, and must find every append started.
-		wait := milliseconds(op.view.TimeoutMillis)
-		op.watch()
-		if op.view.Acks != int16(replica.AcksAll) {
-			wait = max(wait, op.b.opt.AppendTime)
-		}
-		op.expireAt(op.r.Received.Add(wait))
+	} else if op.begin(); op.left.Load() > 1 {
+		op.started()
 	}
 	op.finished()
+}
+
+// started sets when the appends that have not ended yet expire. An expiry may come at once, so
+// every append was started before.
+func (op *produceOp) started() {
+	if op.view.Acks == int16(replica.AcksNone) {
+		op.expires.Store(endless)
+		return
+	}
+	wait := milliseconds(op.view.TimeoutMillis)
+	op.watch()
+	if op.view.Acks != int16(replica.AcksAll) {
+		wait = max(wait, op.b.opt.AppendTime)
+	}
+	op.expireAt(op.r.Received.Add(wait))
 }
 
 // expireAt expires the appends at t, unless all have ended by then.
@@ -284,7 +297,7 @@ func (op *produceOp) finished() {
 	if op.left.Add(-1) > 0 {
 		return
 	}
-	op.expires.Store(never)
+	op.expires.Store(notStarted)
 	if op.unwatch != nil {
 		op.unwatch()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ReadShareGroupState (key 84), version 0: whole states of share partitions. With a leader epoch it
@@ -17,7 +18,7 @@ import (
 func readShareGroupStateAPI() api {
 	return apiDef[*kmsg.ReadShareGroupStateRequest]{
 		API:        protocol.API{Key: int16(kmsg.ReadShareGroupState)},
-		asks:       asksShares[*kmsg.ReadShareGroupStateRequest](),
+		asks:       clusterAsks[*kmsg.ReadShareGroupStateRequest](acl.ClusterAction),
 		overloaded: kerr.CoordinatorLoadInProgress,
 		route:      toShares(sharesNamed[*kmsg.ReadShareGroupStateRequest]),
 		handle:     inBackground(atShares(sharesNamed[*kmsg.ReadShareGroupStateRequest]), readShareGroupState),

@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // ReadShareGroupStateSummary (key 87), versions 0 and 1: where share groups are.
@@ -16,7 +17,7 @@ func readShareGroupStateSummaryAPI() api {
 	return apiDef[*kmsg.ReadShareGroupStateSummaryRequest]{
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.ReadShareGroupStateSummary), Max: 1},
-		asks:         asksShares[*kmsg.ReadShareGroupStateSummaryRequest](),
+		asks:         clusterAsks[*kmsg.ReadShareGroupStateSummaryRequest](acl.ClusterAction),
 		overloaded:   kerr.CoordinatorLoadInProgress,
 		route:        toShares(sharesNamed[*kmsg.ReadShareGroupStateSummaryRequest]),
 		handle:       inBackground(atShares(sharesNamed[*kmsg.ReadShareGroupStateSummaryRequest]), readShareGroupStateSummary),

@@ -51,7 +51,7 @@ func mirror(to, from reflect.Value, code *kerr.Error) {
 // mirrorList fills a list of a response for a list of a request, of entries that are structs,
 // or values of the field that is named key.
 func mirrorList(to, from reflect.Value, key string, code *kerr.Error) {
-	if _, answers := to.Type().Elem().FieldByName("ErrorCode"); !answers && !hasLists(to.Type().Elem()) {
+	if !mayFail(to.Type().Elem()) {
 		return
 	}
 	to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
@@ -80,4 +80,32 @@ func hasLists(t reflect.Type) bool {
 		}
 	}
 	return false
+}
+
+// firstError returns the code with which an answer is counted: the error of the whole, otherwise
+// the first one of an entry, 0 if there is none.
+func firstError(resp kmsg.Response) int16 { return errorBelow(reflect.ValueOf(resp).Elem()) }
+
+func errorBelow(v reflect.Value) int16 {
+	if field := v.FieldByName("ErrorCode"); field.IsValid() && field.Int() != 0 {
+		return int16(field.Int())
+	}
+	for i := range v.NumField() {
+		list := v.Field(i)
+		if list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Struct || !mayFail(list.Type().Elem()) {
+			continue
+		}
+		for k := range list.Len() {
+			if code := errorBelow(list.Index(k)); code != 0 {
+				return code
+			}
+		}
+	}
+	return 0
+}
+
+// mayFail reports whether entries of a type have an error, or may have some below them.
+func mayFail(t reflect.Type) bool {
+	_, answers := t.FieldByName("ErrorCode")
+	return answers || hasLists(t)
 }

@@ -10,17 +10,11 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/network"
-	"github.com/chronik-io/chronik/internal/security/acl"
 )
 
 // What the APIs about states of share groups (keys 83 to 87) have in common. Kafka's brokers send
 // them to each other, and here tools do. The brokers of this cluster have calls of their own
 // (package sharestate/desk), as the requests lack what tells two states of a share partition apart.
-
-// asksShares are the rights of these requests.
-func asksShares[R any]() asks[R] {
-	return asks[R]{whole: func(m rights, _ R) *kerr.Error { return m.cluster(acl.ClusterAction) }}
-}
 
 // sharesNamed returns the share partitions that a request names, in its order. The requests have
 // the same fields, but types of their own.

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // startPatience bounds how long a request waits for the start of its broker. Clients wait at least
@@ -37,6 +38,7 @@ type Starting struct {
 	table  *protocol.Table
 	self   int32
 	known  func() *metadata.Image
+	phase  func() string
 	shows  stage // describes the cluster
 	serves stage // serves everything
 }
@@ -55,10 +57,10 @@ func (s *stage) reach(b *Handler) {
 }
 
 // NewStarting returns a handler of the broker self that knows the table of APIs. known returns an
-// image with at least the cluster's record as this node has it, nil before it has one. It must not
-// block.
-func NewStarting(table *protocol.Table, self int32, known func() *metadata.Image) *Starting {
-	return &Starting{table: table, self: self, known: known,
+// image with at least the cluster's record as this node has it, nil before it has one, and phase
+// what the start waits for. Neither may block.
+func NewStarting(table *protocol.Table, self int32, known func() *metadata.Image, phase func() string) *Starting {
+	return &Starting{table: table, self: self, known: known, phase: phase,
 		shows: stage{reached: make(chan struct{})}, serves: stage{reached: make(chan struct{})}}
 }
 
@@ -170,6 +172,16 @@ func (s *Starting) apiVersions(r *network.Request) {
 		}
 	}
 	img := s.known()
+	asks := false
+	q.UnknownTags.Each(func(tag uint32, _ []byte) { asks = asks || tag == view.PhaseTag })
+	if asks {
+		resp := listVersions(s.table, img, s.self, r, q)
+		if a, ok := resp.(*kmsg.ApiVersionsResponse); ok {
+			a.UnknownTags.Set(view.PhaseTag, []byte(s.phase()))
+		}
+		r.Respond(resp)
+		return
+	}
 	if img == nil && !r.Unsupported && r.Version >= 3 {
 		if _, ok := s.shows.await(r, time.Now().Add(startPatience)); !ok {
 			return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // startingNode is a node whose clients still have to wait for its start. It has metadata.
@@ -29,7 +30,8 @@ func startingNodeWith(t *testing.T, known func(*node) *metadata.Image) (*node, *
 	n := newNode(t, func(o *nodeOptions) {
 		o.pipe = true
 		o.network = func(opt *network.Options) {
-			s = NewStarting(opt.Table, 1, func() *metadata.Image { return known(self.Load()) })
+			phase := func() string { return "waiting for seeds" }
+			s = NewStarting(opt.Table, 1, func() *metadata.Image { return known(self.Load()) }, phase)
 			opt.Handler = s
 		}
 	})
@@ -50,6 +52,27 @@ func answered(w *wire, version int16, req kmsg.Request) chan error {
 		result <- err
 	}()
 	return result
+}
+
+// A client that asks what a start waits for does not wait, also if there are no metadata.
+func TestAStartingBrokerSaysWhatItWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := startingNodeWith(t, func(*node) *metadata.Image { return nil })
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.ClientSoftwareName, req.ClientSoftwareVersion = "ctl", "1"
+		req.UnknownTags.Set(view.PhaseTag, nil)
+		begun := time.Now()
+		resp := ask[*kmsg.ApiVersionsResponse](t, n.dial(t), 3, req)
+		got := ""
+		resp.UnknownTags.Each(func(tag uint32, p []byte) {
+			if tag == view.PhaseTag {
+				got = string(p)
+			}
+		})
+		if got != "waiting for seeds" || time.Since(begun) > 0 || len(resp.ApiKeys) == 0 {
+			t.Errorf("%q after %v", got, time.Since(begun))
+		}
+	})
 }
 
 func TestAStartingBrokerRefusesProducersAtOnce(t *testing.T) {

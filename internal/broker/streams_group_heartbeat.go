@@ -72,7 +72,7 @@ func streamsGroupHeartbeat(c call, req *kmsg.StreamsGroupHeartbeatRequest) {
 			c.b.createInternal(c.r, beat)
 			resp = within(c.r, req, beat.Response)
 		}
-		c.r.Code = groupCode(resp)
+		c.r.Code = firstError(resp)
 		c.respond(resp)
 	})
 }

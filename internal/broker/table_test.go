@@ -5,18 +5,44 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
+// counted is an Observer that keeps the code with which the latest answer is counted.
+type counted struct {
+	network.NoObserver
+	code atomic.Int32
+}
+
+// Answered implements network.Observer.
+func (c *counted) Answered(r *network.Request, _ int, _ time.Duration) { c.code.Store(int32(r.Code)) }
+
+// by has the broker count its answers with c.
+func (c *counted) by(o *nodeOptions) { o.network = func(opt *network.Options) { opt.Observer = c } }
+
+// check reports an answer that was counted as a success though it has an error, or the reverse.
+func (c *counted) check(t *testing.T, resp kmsg.Response) {
+	t.Helper()
+	failed := false
+	errorCodes(reflect.ValueOf(resp), func(code int16) { failed = failed || code != 0 })
+	if code := c.code.Load(); failed != (code != 0) {
+		t.Errorf("it is counted with the error %d: %+v", code, resp)
+	}
+}
+
 // ApiVersions promises that each version of each API is answered, in its own format, with errors
-// that the protocol knows.
+// that the protocol knows, and that metrics count.
 func TestEveryAdvertisedVersionAnswers(t *testing.T) {
-	n := newNode(t, quick, inCluster(&fakeCluster{}), withRules)
+	var metric counted
+	n := newNode(t, quick, inCluster(&fakeCluster{}), withRules, metric.by)
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
 	w := n.dial(t)
@@ -51,6 +77,7 @@ func TestEveryAdvertisedVersionAnswers(t *testing.T) {
 						t.Errorf("error %d in %+v", code, resp)
 					}
 				})
+				metric.check(t, resp)
 			})
 		}
 	}

@@ -183,7 +183,7 @@ func atShares[R any](of func(R) []format.Key) waits[R] {
 // waiting returns where the partitions of a Produce wait. It is called with the lock of its
 // connection, so the op is not used again meanwhile.
 func (op *produceOp) waiting(_ string, list []view.WaitStep) []view.WaitStep {
-	if op.expires.Load() == never {
+	if op.expires.Load() == notStarted {
 		return list // the appends are being started, or have ended
 	}
 	for i := range op.parts {

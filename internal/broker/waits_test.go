@@ -74,6 +74,16 @@ func TestAnAckWaitsForTheJournal(t *testing.T) {
 	eventually(t, "nothing waits", func() bool { return n.server.Load().Waits(9).Waiting == 0 })
 }
 
+// A request with acks=0 has no timeout, and still says at which step its appends wait.
+func TestARequestWithoutAnAckSaysWhereItWaits(t *testing.T) {
+	op := produceOp{born: time.Now()}
+	op.expires.Store(notStarted)
+	op.started()
+	if op.expires.Load() == notStarted || int64(time.Since(op.born)) >= op.expires.Load() {
+		t.Errorf("expires is %d", op.expires.Load())
+	}
+}
+
 func TestAnAckWaitsForAFollower(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "orders", 1)

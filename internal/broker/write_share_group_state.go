@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 )
 
@@ -18,7 +19,7 @@ func writeShareGroupStateAPI() api {
 	return apiDef[*kmsg.WriteShareGroupStateRequest]{
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.WriteShareGroupState), Max: 1},
-		asks:         asksShares[*kmsg.WriteShareGroupStateRequest](),
+		asks:         clusterAsks[*kmsg.WriteShareGroupStateRequest](acl.ClusterAction),
 		changes:      changedShareStates[*kmsg.WriteShareGroupStateRequest]("WRITE"),
 		overloaded:   kerr.CoordinatorLoadInProgress,
 		route:        toShares(sharesNamed[*kmsg.WriteShareGroupStateRequest]),

@@ -19,16 +19,11 @@ func writeTxnMarkersAPI() api {
 	return apiDef[*kmsg.WriteTxnMarkersRequest]{
 		inProportion: true,
 		API:          protocol.API{Key: int16(kmsg.WriteTxnMarkers), Min: 1, Max: 2},
-		asks: asks[*kmsg.WriteTxnMarkersRequest]{whole: func(m rights, _ *kmsg.WriteTxnMarkersRequest) *kerr.Error {
-			if m.mayCluster(acl.ClusterAction) {
-				return nil
-			}
-			return m.cluster(acl.Alter)
-		}},
-		refuse:     refuseMarkers,
-		overloaded: kerr.NotLeaderForPartition,
-		route:      toLeader(markersWritten),
-		handle:     inBackground(atTransactions, writeTxnMarkers),
+		asks:         clusterAsks[*kmsg.WriteTxnMarkersRequest](acl.Alter, acl.ClusterAction),
+		refuse:       refuseMarkers,
+		overloaded:   kerr.NotLeaderForPartition,
+		route:        toLeader(markersWritten),
+		handle:       inBackground(atTransactions, writeTxnMarkers),
 	}.api()
 }
 

@@ -122,6 +122,11 @@ func command(p Process, s *signals) *cobra.Command {
 		c.flags[name] = f.String(config.FlagName(name), "", usage)
 	}
 	c.root.SetFlagErrorFunc(usageError)
+	listen := "--listen HOST:PORT sets the address for clients"
+	cli.Instead(c.root, map[string]string{"--port": listen, "-p": listen, "--host": listen, "--bind": listen, "--address": listen,
+		"--broker-id": "--set node.id=NUMBER sets the id of the broker", "--node-id": "--set node.id=NUMBER sets the id of the broker",
+		"--override": "--set name=value sets any setting", "--log-dir": "--data-dir names the directory for all data",
+		"--log-dirs": "--data-dir names the directory for all data"})
 	c.root.CompletionOptions.HiddenDefaultCmd = true
 	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.recoverCommand(), c.restoreCommand(),
 		c.secureCommand(), c.userCommand(), c.versionCommand())
@@ -136,10 +141,10 @@ func command(p Process, s *signals) *cobra.Command {
 	return c.root
 }
 
-// usageError adds the closest flag to the text, if one is similar.
+// usageError adds the closest flag to the text, if one is similar, or what sets any setting.
 func usageError(cmd *cobra.Command, err error) error {
 	text, known := cli.FlagError(cmd, err)
-	if !known && !strings.HasSuffix(text, "?") {
+	if !known && strings.HasSuffix(text, "lists the flags") {
 		text += ", and --set name=value accepts any setting"
 	}
 	return usage(errors.New(text))
@@ -234,7 +239,7 @@ func (c *commandLine) configCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use: "check", Short: "Read the configuration as a start would and print what it sets", Args: noArgs,
 		Long: "check reads the file, the variables and the flags as a start would, prints every setting that differs from its default with\n" +
-			"its source, and starts nothing. It exits with 2 if something is wrong.",
+			"its source, and every listener, and starts nothing. It exits with 2 if something is wrong.",
 		RunE: func(*cobra.Command, []string) error { return c.check() },
 	}
 	print := &cobra.Command{
@@ -276,8 +281,24 @@ func (c *commandLine) check() error {
 			errs = append(errs, err)
 		}
 	}
+	for i := range cfg.Listeners {
+		_, err := fmt.Fprintln(c.Out, listenerLine(&cfg.Listeners[i]))
+		errs = append(errs, err)
+	}
 	_, err = fmt.Fprintln(c.Out, "the configuration is valid")
 	return errors.Join(append(errs, err)...)
+}
+
+// listenerLine describes a listener in one line.
+func listenerLine(l *config.Listener) string {
+	line := "listener " + l.Name + ": " + l.Listen
+	if l.Advertise != "" {
+		line += ", advertise: " + l.Advertise
+	}
+	if l.Forward {
+		line += ", route: forward"
+	}
+	return line
 }
 
 func (c *commandLine) versionCommand() *cobra.Command {

@@ -3,6 +3,8 @@ package chronikd
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -63,6 +65,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		want string
 	}{
 		{[]string{"--datadir", "x"}, "chronikd: unknown flag: --datadir; did you mean --data-dir?\n"},
+		{[]string{"--port", "9092"}, "chronikd: unknown flag: --port; --listen HOST:PORT sets the address for clients\n"},
 		{[]string{"--zzz"}, "chronikd: unknown flag: --zzz; chronikd --help lists the flags, and --set name=value accepts any setting\n"},
 		{[]string{"start"},
 			"chronikd: chronikd has no command \"start\"; chronikd --help lists the commands, and chronikd alone starts the broker\n"},
@@ -72,7 +75,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		{[]string{"config", "check", "--set", "num.partitions=0"},
 			"chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
 		{[]string{"config", "check", "--set", "connections.max.idle.ms=10w"},
-			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number, at most 9223372036854775807\n"},
+			"chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number of milliseconds, at most 9223372036854775807, or one with a unit, such as 90s, 12h or 7d\n"},
 		{[]string{"config", "check", "--set", "num.io.threads=8"},
 			"chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not configurable\n"},
 		{[]string{"config", "check", "--set", "listeners=PLAINTEXT://:9092"},
@@ -102,17 +105,28 @@ func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
 		"--set",
 		"broker.rack=a",
 	)
-	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\nthe configuration is valid\n"
+	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\n" +
+		"listener default: localhost:9092\nthe configuration is valid\n"
 	if code != exit.OK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
 		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
 	}
 }
 
-func TestConfigCheckWarnsOfAForgottenUnit(t *testing.T) {
-	code, out, errs := chronikd(t, nil, "config", "check", "--set", "log.retention.ms=7")
-	want := "warning: log.retention.ms=7 is 7 milliseconds, because it has no unit: 7d are days, 7ms milliseconds (--set)\n"
-	if code != exit.OK || !strings.HasSuffix(out, "the configuration is valid\n") || errs != want {
+// Who checks a configuration sees every listener, and what an admin port without a token refuses.
+func TestConfigCheckShowsListenersAndAClosedAdminPort(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	must.OK(t, os.WriteFile(file, []byte("listeners:\n  - {name: default, listen: 127.0.0.1:9092}\n"+
+		"  - {name: clients, listen: 127.0.0.1:9094, route: forward, advertise: k.example.com:9094}\nauthorization: acl\nsuper-users: [\"User:admin\"]\n"), 0o600))
+	code, out, errs := chronikd(t, nil, "config", "check", "--config", file)
+	want := "listener default: 127.0.0.1:9092\n" +
+		"listener clients: 127.0.0.1:9094, advertise: k.example.com:9094, route: forward\nthe configuration is valid\n"
+	if code != exit.OK || !strings.HasSuffix(out, want) ||
+		!strings.Contains(errs, "without admin.token-file the admin port answers only /healthz and /readyz") {
 		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
+	}
+	_, _, errs = chronikd(t, nil, "config", "check", "--config", file, "--set", "admin.listen=off")
+	if strings.Contains(errs, "admin") {
+		t.Errorf("without an admin port: %s", errs)
 	}
 }
 

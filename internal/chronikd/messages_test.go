@@ -235,7 +235,7 @@ func misset() []mistake {
 		"--set log.format=xml",
 		"--set x", "--set =3", "--set foo=1", "--set num.partition=1", "--set numpartitions=1",
 		"--set num.partitions=EMPTY", "--set num.partitions=many", "--set num.partitions=0", "--set num.partitions=99999999999",
-		"--set offsets.topic.replication.factor=99999", "--set log.retention.ms=x", "--set log.retention.ms=7w",
+		"--set offsets.topic.replication.factor=99999", "--set log.retention.ms=x", "--set log.retention.ms=7", "--set log.retention.ms=7w",
 		"--set log.retention.hours=1.5",
 		"--set log.segment.bytes=1GiBB", "--set log.segment.bytes=1", "--set log.cleaner.min.cleanable.ratio=2",
 		"--set log.cleaner.io.max.bytes.per.second=fast", "--set auto.create.topics.enable=yes", "--set metrics.partitions=yes",

@@ -135,7 +135,7 @@ func (c *commandLine) restored(s *restore.Snapshot, r *restore.Result, begin tim
 	if r.Tiered > 0 {
 		fmt.Fprintf(c.Out, "%d bytes of old records stay in the store, copied for this cluster\n", r.Tiered)
 	}
-	_, err := fmt.Fprintf(c.Out, "restored as the cluster %s in %s: %s, %s, %d bytes, %s, %s\n"+
+	_, err := fmt.Fprintf(c.Out, "restored as the cluster %s in %s: %s and the internal ones, %s in all, %d bytes, %s, %s\n"+
 		"what happened after %s did not happen here:\n"+
 		"- users, ACLs, quotas and configs are those of the snapshot: what was removed or restricted since is back\n"+
 		"- records that were deleted since are back, until retention deletes them: raise it before the start if it must not\n"+

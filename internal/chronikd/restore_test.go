@@ -315,8 +315,8 @@ func TestErrorsOfRestore(t *testing.T) {
 	}{
 		{"restore", exit.Usage, "file:///backup"},
 		{"restore a b", exit.Usage, "needs the URL"},
-		{"restore /backup", exit.Usage, "write s3://BUCKET"},
-		{"restore s4://x", exit.Usage, "write s3://BUCKET"},
+		{"restore /backup", exit.Usage, "write file:///DIRECTORY for a directory, or s3://BUCKET/PREFIX"},
+		{"restore s4://x", exit.Usage, "write file:///DIRECTORY for a directory, or s3://BUCKET/PREFIX"},
 		{"restore file:///missing", exit.Data, "mount its file system"},
 		{"restore file:///empty", exit.Usage, "no snapshots"},
 		{"restore file:///empty --cluster x", exit.Usage, "cluster \"x\""},

@@ -43,7 +43,7 @@ func (c *commandLine) secureCommand() *cobra.Command {
 			"A broker whose addresses are all loopback listens on loopback only, others listen on all interfaces.\n\n" +
 			"With --no-context, or without a home directory, it asks for the password on a terminal, or reads a line from its input or\n" +
 			"from --password-file.\n\n" +
-			"Keep ca-key.pem elsewhere: only --renew needs it. --renew replaces server.pem and server-key.pem; a running broker takes\n" +
+			"Keep ca-key.pem elsewhere: only --renew and secure add need it. --renew replaces server.pem and server-key.pem; a running broker takes\n" +
 			"them within a second.",
 		Example: "  chronikd secure init /etc/chronik\n" +
 			"  chronikd secure init /etc/chronik --advertise broker.example.com:9093\n" +
@@ -64,8 +64,55 @@ func (c *commandLine) secureCommand() *cobra.Command {
 	create.Flags().BoolVar(&f.noContext, "no-context", false, "write no context for chronikctl")
 	create.Flags().StringVar(&f.givenIn, "password-file", "",
 		"file with the password of admin in its first line; only its owner may be able to read it")
-	cmd.AddCommand(create)
+	cmd.AddCommand(create, c.secureAddCommand())
 	return cmd
+}
+
+func (c *commandLine) secureAddCommand() *cobra.Command {
+	var (
+		nodes []string
+		first int
+	)
+	add := &cobra.Command{
+		Use:   "add DIR",
+		Short: "Write the files of further brokers of a cluster that secure init has made in DIR",
+		Long: "add writes a directory to DIR for each of --nodes, with the number that follows the highest one: configuration, certificate,\n" +
+			"the cluster's secret and the admin token. DIR is that of secure init --nodes, with ca.pem, ca-key.pem, nodes, and at least one\n" +
+			"node-N. The file nodes has the numbers and addresses that were given; without it, --first-id is the first number.\n" +
+			"`chronikctl broker list` shows the numbers in use.\n\n" +
+			"The authority signs only the names that its certificate permits. If those of the new brokers are not among them, add issues\n" +
+			"ca.pem again, with the same key and subject, and these names more. Brokers and clients need it before the new brokers start;\n" +
+			"the output says what to copy in which order.\n\n" +
+			"Nothing else changes: the new brokers do not vote, and the running ones keep their cluster.seeds. Keep ca-key.pem elsewhere.",
+		Example: "  chronikd secure add ./cluster --nodes d.example.com\n" +
+			"  chronikd secure add ./cluster --nodes d.example.com:9093,e.example.com:9093",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(errors.New("secure add needs one directory; write chronikd secure add DIR --nodes HOST"))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir, err := filepath.Abs(args[0])
+			if err != nil {
+				return usage(err)
+			}
+			made, err := secureinit.Add(dir, nodes, first, loadFile, time.Now())
+			if err != nil {
+				return usage(fmt.Errorf("secure add %s: %w", dir, err))
+			}
+			_, err = fmt.Fprint(c.Out, made.Summary())
+			return err
+		},
+	}
+	add.Flags().StringSliceVar(&nodes, "nodes", nil, "HOST or HOST:PORT of the brokers that join, separated by commas; a broker uses PORT and the two after it")
+	add.Flags().IntVar(&first, "first-id", 0, "the number of the first new broker, above all that were given; 0: the file nodes in DIR has them")
+	return add
+}
+
+// loadFile returns the configuration in a file.
+func loadFile(file string) (*config.Config, error) {
+	return resolve.Load(config.Input{File: file, ReadFile: os.ReadFile})
 }
 
 func (c *commandLine) secureInit(cmd *cobra.Command, dir string, f *secureFlags) error {
@@ -117,7 +164,7 @@ func (c *commandLine) secureInit(cmd *cobra.Command, dir string, f *secureFlags)
 
 // advertisedHosts returns the hosts that the listeners of a configuration file advertise.
 func advertisedHosts(file string) (hosts []string, err error) {
-	cfg, err := resolve.Load(config.Input{File: file, ReadFile: os.ReadFile})
+	cfg, err := loadFile(file)
 	if err != nil {
 		return nil, err
 	}

@@ -133,6 +133,8 @@ func TestSecureInitListensWhereItIsReached(t *testing.T) {
 		{[]string{"--advertise", "b1.example.com:9093"}, "chronikd.yaml", []string{":9093"}},
 		{[]string{"--nodes", "localhost:9093,localhost:9096,localhost:9099"}, "node-2/chronikd.yaml",
 			[]string{"localhost:9096", "localhost:9098"}},
+		{[]string{"--nodes", "127.0.0.1:9093,127.0.0.2:9093,127.0.0.3:9093"}, "node-2/chronikd.yaml",
+			[]string{"127.0.0.2:9093", "127.0.0.2:9095"}},
 		{[]string{"--nodes", "127.0.0.1:9093"}, "node-1/chronikd.yaml", []string{"127.0.0.1:9093", "127.0.0.1:9095"}},
 		{[]string{"--nodes", "a.example.com"}, "node-1/chronikd.yaml", []string{":9093", ":9095"}},
 	} {
@@ -280,6 +282,120 @@ func TestSecureInitOfACluster(t *testing.T) {
 	}
 }
 
+// addTo makes a cluster of three, and returns its directory and a function that adds to it.
+func addTo(t *testing.T) (dir string, add func(args ...string) (code int, out, errs string)) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "cluster")
+	code, _, errs := execute(t, nil, "secure", "init", dir, "--no-context", "--password-file", passwordFile(t),
+		"--nodes", "a.example.com:9093,b.example.com:9093,10.0.0.13:9093") // three hosts, the same ports
+	if code != exit.OK {
+		t.Fatal(errs)
+	}
+	return dir, func(args ...string) (int, string, string) {
+		return execute(t, nil, append([]string{"secure", "add", dir}, args...)...)
+	}
+}
+
+// A broker that joins has the cluster's secret and seeds, and a certificate whose names the
+// authority's new one permits. The brokers that are there change in nothing but this new one.
+func TestSecureAdd(t *testing.T) {
+	dir, add := addTo(t)
+	before, own := content(t, dir, "ca.pem"), content(t, dir, "node-1", "chronikd.yaml")+content(t, dir, "node-1", "server.pem")
+	code, out, errs := add("--nodes", "10.0.0.14:9093")
+	if code != exit.OK || !strings.Contains(out, "1. copy it over the ca.pem of each broker") {
+		t.Fatal(code, out, errs)
+	}
+	wide := content(t, dir, "ca.pem")
+	for _, node := range []string{"node-1", "node-2", "node-3", "node-4"} {
+		if content(t, dir, node, "ca.pem") != wide || wide == before {
+			t.Errorf("%s has another authority, or it has not changed", node)
+		}
+	}
+	code, out, errs = add("--nodes", "sub.a.example.com,10.0.0.13:9193") // what it permits already
+	if code != exit.OK || !strings.Contains(out, "ca.pem has not changed") || content(t, dir, "ca.pem") != wide {
+		t.Error(code, out, errs)
+	}
+	if content(t, dir, "node-1", "chronikd.yaml")+content(t, dir, "node-1", "server.pem") != own {
+		t.Error("files of a broker that is there have changed")
+	}
+	seeds := "a.example.com:9095,b.example.com:9095,10.0.0.13:9095"
+	for i, listen := range []string{":9093", ":9093", ":9193"} {
+		node := "node-" + string(rune('4'+i))
+		cfg, err := resolve.Load(config.Input{File: filepath.Join(dir, node, "chronikd.yaml"), ReadFile: os.ReadFile})
+		must.OK(t, err)
+		if cfg.Broker["node.id"] != node[5:] || cfg.Broker["cluster.seeds"] != seeds || cfg.Listeners[0].Listen != listen {
+			t.Errorf("%s: %v %+v", node, cfg.Broker, cfg.Listeners)
+		}
+		c, err := guard.OpenCertificates(cfg, zap.NewNop())
+		must.OK(t, err)
+		var f checks.Facts
+		c.Facts(&f)
+		for _, x := range f.CertificateFiles {
+			if x.Problem != "" || len(x.Warnings) > 0 {
+				t.Errorf("%+v", x)
+			}
+		}
+		modes := map[string]fs.FileMode{"cluster.secret": 0o600, "admin.token": 0o600, "server-key.pem": 0o600, "ca.pem": 0o644}
+		for name, mode := range modes {
+			info, err := os.Stat(filepath.Join(dir, node, name))
+			if err != nil || info.Mode().Perm() != mode {
+				t.Errorf("%s of %s: %v %v", name, node, info, err)
+			}
+		}
+		if content(t, dir, node, "cluster.secret") != content(t, dir, "node-1", "cluster.secret") {
+			t.Errorf("%s has another secret", node)
+		}
+		for _, never := range []string{"users", "ca-key.pem"} {
+			if _, err := os.Stat(filepath.Join(dir, node, never)); err == nil {
+				t.Errorf("%s has %s", node, never)
+			}
+		}
+	}
+	if code, _, errs := execute(t, nil, "secure", "init", dir, "--renew"); code != exit.OK {
+		t.Error(errs)
+	}
+}
+
+// Whatever is refused changes nothing.
+func TestMistakesOfSecureAdd(t *testing.T) {
+	dir, add := addTo(t)
+	before := content(t, dir, "ca.pem")
+	refused := func(want string, args ...string) {
+		t.Helper()
+		if code, _, errs := add(args...); code != exit.Usage || !strings.Contains(errs, want) {
+			t.Errorf("%v: %d %s, want %s", args, code, errs, want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "node-4")); err == nil || content(t, dir, "ca.pem") != before {
+			t.Errorf("%v: it has written something", args)
+		}
+	}
+	refused("--nodes names the brokers that join")
+	refused("is not a host name", "--nodes", "*.example.com")
+	refused("another node has its ports", "--nodes", "A.example.com:9093")
+	refused("another node has its ports", "--nodes", "b.example.com:9094")
+	refused("another node has its ports", "--nodes", "d.example.com,d.example.com:9093")
+	key := filepath.Join(dir, "ca-key.pem")
+	must.OK(t, os.Chmod(key, 0o640))
+	refused("other users can read it (mode 0640)", "--nodes", "d.example.com")
+	must.OK(t, os.Rename(key, key+".elsewhere"))
+	refused("put the authority's key back", "--nodes", "d.example.com")
+	must.OK(t, os.Chmod(key+".elsewhere", 0o600))
+	must.OK(t, os.Rename(key+".elsewhere", key))
+	secret := filepath.Join(dir, "node-3", "cluster.secret")
+	must.OK(t, os.Rename(secret, secret+".away"))
+	refused("cluster.secret: no such file", "--nodes", "d.example.com")
+	for _, node := range []string{"node-1", "node-2", "node-3"} {
+		must.OK(t, os.RemoveAll(filepath.Join(dir, node)))
+	}
+	refused("copy the directory of one of its nodes there", "--nodes", "d.example.com")
+	if code, _, errs := execute(t, nil, "secure", "init", dir); code != exit.Usage || !strings.Contains(errs, "chronikd secure add") {
+		t.Errorf("init again: %d %s", code, errs)
+	}
+	if code, _, errs := execute(t, nil, "secure", "add"); code != exit.Usage || !strings.Contains(errs, "needs one directory") {
+		t.Errorf("without a directory: %d %s", code, errs)
+	}
+}
+
 func TestMistakesOfSecureInit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must.OK(t, os.WriteFile(file, nil, 0o600))
@@ -303,7 +419,7 @@ func TestMistakesOfSecureInit(t *testing.T) {
 		{[]string{"x", "--advertise", "a:1", "--advertise", "b:1"}, "have the same port"},
 		{[]string{"x", "--nodes", "a,b"}, "write 1, 3 or 5"},
 		{[]string{"x", "--nodes", "a,a,b"}, "another node has its ports"},
-		{[]string{"x", "--nodes", "a:9093,a:9094,a:9095"}, "\"a:9095\" is not a host name, or another"},
+		{[]string{"x", "--nodes", "a:9093,a:9094,a:9095"}, "\"a:9094\" is not a host name, or another"},
 		{[]string{"x", "--nodes", "a:65534"}, "is not a host name"},
 		{[]string{"x", "--nodes", "a", "--advertise", "a:1"}, "exclude each other"},
 		{[]string{"x", "--renew", "--nodes", "a"}, "--renew keeps the names"},

@@ -9,6 +9,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,8 +37,8 @@ func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 				return fmt.Sprintf("%s; %s is a command, without dashes", text, sub.CommandPath()), false
 			}
 		}
-		if near := nearFlag(cmd, e.GetSpecifiedName()); near != "" {
-			return fmt.Sprintf("%s; did you mean --%s?", text, near), false
+		if near := nearFlags(cmd, e.GetSpecifiedName()); len(near) > 0 {
+			return fmt.Sprintf("%s; did you mean --%s?", text, strings.Join(near, ", --")), false
 		}
 		return fmt.Sprintf("%s; %s --help lists the flags", text, cmd.CommandPath()), false
 	}
@@ -52,8 +53,9 @@ func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 	return fmt.Sprintf("%s; %s --help lists the flags", text, cmd.CommandPath()), true
 }
 
-// nearFlag returns the flag of the command that is closest to name, or "" if none is close.
-func nearFlag(cmd *cobra.Command, name string) string {
+// nearFlags returns the flags of the command that begin with name and a dash, or the one that is
+// closest to it; none if none is close.
+func nearFlags(cmd *cobra.Command, name string) (near []string) {
 	var known []string
 	add := func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -62,8 +64,16 @@ func nearFlag(cmd *cobra.Command, name string) string {
 	}
 	cmd.Flags().VisitAll(add)
 	cmd.InheritedFlags().VisitAll(add)
-	near, _ := text.Closest(name, known)
-	return near
+	if one, found := text.Closest(name, known); found {
+		return []string{one}
+	}
+	for _, flag := range known {
+		if strings.HasPrefix(flag, name+"-") {
+			near = append(near, flag)
+		}
+	}
+	slices.Sort(near)
+	return slices.Compact(near)
 }
 
 // NoArgs is a cobra.PositionalArgs for commands without arguments. If the command has

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -57,8 +59,9 @@ type seed struct {
 // time, as far as this node knows; if that is zero, it does not run.
 type listed struct {
 	membership.Member
-	epoch int64
-	since time.Time
+	former []uint64 // its members before, of lost metadata directories
+	epoch  int64
+	since  time.Time
 }
 
 // other is a member that is reached by its own address.
@@ -316,7 +319,7 @@ func (b *book) follow(img *metadata.Image) {
 	for _, broker := range img.Brokers() {
 		if at, ok := broker.Peer(); ok && broker.Member != b.own() {
 			m := membership.Member{Node: broker.ID, ID: broker.Member, Address: address(at.Host, at.Port)}
-			x := listed{Member: m, epoch: broker.Epoch}
+			x := listed{Member: m, former: broker.Former, epoch: broker.Epoch}
 			if state, _ := img.Liveness(broker.ID); state != metadata.Starting && state != metadata.Fenced {
 				x.since = time.Now()
 			}
@@ -344,6 +347,40 @@ func (b *book) follow(img *metadata.Image) {
 	for _, r := range all {
 		b.Reach(r.Member)
 	}
+}
+
+// votes returns the other brokers that have votes, of the given voters. One that runs with another
+// metadata directory than the one that has the vote is Lost.
+func (b *book) votes(voters []uint64) (list []membership.Vote) {
+	for _, v := range voters {
+		if v == b.own() {
+			continue
+		}
+		x := membership.Vote{Node: -1}
+		b.mu.Lock()
+		for _, r := range b.registered {
+			if former := slices.Contains(r.former, v); former || r.ID == v {
+				x = membership.Vote{Node: r.Node, Address: r.Address, Lost: former || b.renewed(r.Member)}
+			}
+		}
+		b.mu.Unlock()
+		x.Connected = b.connected(v)
+		list = append(list, x)
+	}
+	sorts.Sort(list, func(a, c membership.Vote) int { return cmp.Compare(a.Node, c.Node) })
+	return list
+}
+
+// renewed reports whether the process at the address of a broker is this broker with another
+// metadata directory. The caller holds mu.
+func (b *book) renewed(m membership.Member) bool {
+	return slices.ContainsFunc(b.seeds, func(s *seed) bool {
+		if s.address != m.Address || s.peer == nil {
+			return false
+		}
+		h, ok := s.peer.Hello()
+		return ok && h.Node == m.Node && h.Member != m.ID
+	})
 }
 
 // member returns the known state of a member, for contacts of a node that joins.

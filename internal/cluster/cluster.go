@@ -351,6 +351,9 @@ func (c *Cluster) state() membership.State {
 	role, _ := c.store.Leadership()
 	switch role.Leader {
 	case 0:
+		if voters := c.Watched().voters(); slices.Contains(voters, c.self.ID) {
+			s.Votes = c.book.votes(voters)
+		}
 	case c.self.ID:
 		s.Leader = c.self
 	default:

@@ -14,12 +14,13 @@ import (
 
 // Exact texts of the requests and answers, so that no change of the format goes unnoticed.
 func TestFormatIsFixed(t *testing.T) {
-	tp := partitionName{metadata.ID{1}, 7}
+	tp := metadata.TopicPartition{Topic: metadata.ID{1}, Partition: 7}
 	var b strings.Builder
 	for _, v := range []any{
-		unregisterRequest{3}, electRequest{[]partitionName{tp}}, outcome{6, []refusal{{}, {1, "why"}, {0, "failed"}}},
+		unregisterRequest{3}, electRequest{[]metadata.TopicPartition{tp}}, outcome{6, []refusal{{}, {1, "why"}, {0, "failed"}}},
 		controller.Quorum{Leader: 1, Term: 2, Commit: 3, Members: []controller.QuorumMember{{Member: 1, Voter: true, End: 3, Silent: 4}}},
-		reportsRequest{metadata.ID{9}, []partitionName{tp}}, reportsAnswer{[]logReport{{tp, 2, 100}}},
+		reportsRequest{metadata.ID{9}, []metadata.TopicPartition{tp}},
+		reportsAnswer{[]logReport{{TopicPartition: tp, LastEpoch: 2, End: 100}}},
 		view.SnapshotAsk{Action: "create", Number: 1, AllowOffline: true}, view.SnapshotAnswer{ID: 1, Term: 2, Error: "why"},
 		view.Snapshots{URL: "s3://bucket", IntervalMs: 1, Term: 2, Running: &view.RunningSnapshot{Number: 3, SinceMs: 4, UploadedBytes: 5,
 			TotalBytes: 6}, Failures: 7, LastError: "why", LastFailureMs: 8, Asked: 9,

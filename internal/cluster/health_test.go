@@ -157,11 +157,11 @@ func TestVotersThatAreNotConnected(t *testing.T) {
 	}
 	img, err := metadata.Load(keys, 1)
 	must.OK(t, err)
-	c, q := &Cluster{book: &book{}}, view.Quorum{}
+	c, q := &Cluster{book: newBook(nil, func() uint64 { return 11 }, nil)}, view.Quorum{}
 	c.self.ID = 11
 	c.describeVoters(img, []raftstore.MemberStatus{{Member: 10, Voter: true}, {Member: 11, Voter: true}, {Member: 12},
 		{Member: 99, Voter: true}}, &q)
-	if q.Voters != 3 || len(q.Unreachable) != 2 || len(q.Apart) != 1 || q.Apart[0] != 0 {
+	if q.Voters != 3 || len(q.Unreachable) != 2 || len(q.Away) != 1 || q.Away[0] != 0 {
 		t.Errorf("%+v", q)
 	}
 }

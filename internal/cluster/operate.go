@@ -124,12 +124,7 @@ type unregisterRequest struct {
 }
 
 type electRequest struct {
-	Partitions []partitionName `json:"partitions"`
-}
-
-type partitionName struct {
-	Topic     metadata.ID `json:"topic"`
-	Partition int32       `json:"partition"`
+	Partitions []metadata.TopicPartition `json:"partitions"`
 }
 
 // outcome answers unregisterRequest with one refusal, and electRequest with one for each partition.
@@ -169,12 +164,8 @@ func (o *Operator) Unregister(ctx context.Context, broker int32) (revision int64
 // ElectUnclean implements broker.Cluster.
 func (o *Operator) ElectUnclean(ctx context.Context, list []metadata.TopicPartition) (revision int64, errs []error) {
 	errs = make([]error, len(list))
-	var q electRequest
-	for _, tp := range list {
-		q.Partitions = append(q.Partitions, partitionName{tp.Topic, tp.Partition})
-	}
 	var a outcome
-	err := o.ask(ctx, methodElect, q, &a)
+	err := o.ask(ctx, methodElect, electRequest{Partitions: list}, &a)
 	if err == nil && len(a.Errors) != len(list) {
 		err = fmt.Errorf("%w: the metadata leader answered with %d outcomes of %d", metadata.ErrUnknown, len(a.Errors), len(list))
 	}
@@ -264,7 +255,7 @@ func (o *Operator) do(ctx context.Context, method uint16, body []byte) ([]byte, 
 		return json.Marshal(q)
 	case methodUnregister:
 		var q unregisterRequest
-		if err := decodeOperation(body, &q); err != nil {
+		if err := decodeRequest(body, &q); err != nil {
 			return nil, err
 		}
 		revision, err := loop.Unregister(ctx, q.Broker)
@@ -274,7 +265,7 @@ func (o *Operator) do(ctx context.Context, method uint16, body []byte) ([]byte, 
 		return json.Marshal(outcome{revision, []refusal{packError(err)}})
 	case methodElect:
 		var q electRequest
-		if err := decodeOperation(body, &q); err != nil {
+		if err := decodeRequest(body, &q); err != nil {
 			return nil, err
 		}
 		return electUnclean(ctx, loop, q.Partitions)
@@ -298,7 +289,7 @@ func (o *Operator) doSnapshots(method uint16, body []byte) ([]byte, error) {
 		return json.Marshal(x)
 	}
 	var q view.SnapshotAsk
-	if err := decodeOperation(body, &q); err != nil {
+	if err := decodeRequest(body, &q); err != nil {
 		return nil, err
 	}
 	a := view.SnapshotAnswer{Term: x.Term}
@@ -311,11 +302,7 @@ func (o *Operator) doSnapshots(method uint16, body []byte) ([]byte, error) {
 	return json.Marshal(a)
 }
 
-func electUnclean(ctx context.Context, loop operations, names []partitionName) ([]byte, error) {
-	list := make([]metadata.TopicPartition, len(names))
-	for i, n := range names {
-		list[i] = metadata.TopicPartition{Topic: n.Topic, Partition: n.Partition}
-	}
+func electUnclean(ctx context.Context, loop operations, list []metadata.TopicPartition) ([]byte, error) {
 	revision, errs := loop.ElectUnclean(ctx, list)
 	a := outcome{Revision: revision, Errors: make([]refusal, len(errs))}
 	for i, err := range errs {
@@ -327,9 +314,18 @@ func electUnclean(ctx context.Context, loop operations, names []partitionName) (
 	return json.Marshal(a)
 }
 
+// decodeOperation decodes a request or an answer.
 func decodeOperation(body []byte, v any) error {
 	if len(body) > maxOperation {
-		return fmt.Errorf("a request of %d bytes is larger than %d", len(body), maxOperation)
+		return fmt.Errorf("%d bytes are more than %d", len(body), maxOperation)
 	}
 	return json.Unmarshal(body, v)
+}
+
+// decodeRequest decodes the request of another member.
+func decodeRequest(body []byte, v any) error {
+	if err := decodeOperation(body, v); err != nil {
+		return fmt.Errorf("decode a request: %w", err)
+	}
+	return nil
 }

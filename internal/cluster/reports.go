@@ -24,8 +24,8 @@ type reporter struct {
 // reportsRequest asks the process of a broker for its logs. The answer omits those that it lacks.
 // Both are JSON.
 type reportsRequest struct {
-	Incarnation metadata.ID     `json:"incarnation"`
-	Partitions  []partitionName `json:"partitions"`
+	Incarnation metadata.ID               `json:"incarnation"`
+	Partitions  []metadata.TopicPartition `json:"partitions"`
 }
 
 type reportsAnswer struct {
@@ -33,7 +33,7 @@ type reportsAnswer struct {
 }
 
 type logReport struct {
-	partitionName
+	metadata.TopicPartition
 	LastEpoch int32 `json:"lastEpoch"`
 	End       int64 `json:"end"`
 }
@@ -42,11 +42,7 @@ type logReport struct {
 // refuses: its logs may differ, and the controller decides on its registration then.
 func (c *Cluster) askReports(ctx context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
 	map[metadata.TopicPartition]election.LogState, error) {
-	q := reportsRequest{Incarnation: of.Incarnation}
-	for _, tp := range logs {
-		q.Partitions = append(q.Partitions, partitionName{tp.Topic, tp.Partition})
-	}
-	body, err := json.Marshal(q)
+	body, err := json.Marshal(reportsRequest{Incarnation: of.Incarnation, Partitions: logs})
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +55,16 @@ func (c *Cluster) askReports(ctx context.Context, of *metadata.Broker, logs []me
 	if err != nil {
 		return nil, err
 	}
-	return unpackReports(p, logs)
+	return reportsOf(of, p, logs)
+}
+
+// reportsOf decodes the answer of a broker.
+func reportsOf(of *metadata.Broker, p []byte, logs []metadata.TopicPartition) (map[metadata.TopicPartition]election.LogState, error) {
+	got, err := unpackReports(p, logs)
+	if err != nil {
+		return nil, fmt.Errorf("answer of broker %d: %w", of.ID, err)
+	}
+	return got, nil
 }
 
 // unpackReports decodes an answer to a request for logs.
@@ -74,12 +79,11 @@ func unpackReports(p []byte, logs []metadata.TopicPartition) (map[metadata.Topic
 	}
 	got := make(map[metadata.TopicPartition]election.LogState, len(a.Logs))
 	for _, l := range a.Logs {
-		tp := metadata.TopicPartition{Topic: l.Topic, Partition: l.Partition}
-		if !asked[tp] || l.LastEpoch < -1 || l.End < 0 {
-			return nil, fmt.Errorf("a broker reports partition %d of topic %s, last epoch %d, end %d", l.Partition,
+		if !asked[l.TopicPartition] || l.LastEpoch < -1 || l.End < 0 {
+			return nil, fmt.Errorf("it reports partition %d of topic %s, last epoch %d, end %d", l.Partition,
 				metadata.FormatID(l.Topic), l.LastEpoch, l.End)
 		}
-		got[tp] = election.LogState{LastEpoch: l.LastEpoch, End: l.End}
+		got[l.TopicPartition] = election.LogState{LastEpoch: l.LastEpoch, End: l.End}
 	}
 	return got, nil
 }
@@ -90,7 +94,7 @@ func (r *reporter) answer(body []byte) ([]byte, error) {
 		return nil, errors.New("the logs of this broker are not open yet")
 	}
 	var q reportsRequest
-	if err := decodeOperation(body, &q); err != nil {
+	if err := decodeRequest(body, &q); err != nil {
 		return nil, err
 	}
 	if len(q.Partitions) > controller.MaxPartitions {
@@ -100,9 +104,9 @@ func (r *reporter) answer(body []byte) ([]byte, error) {
 		return nil, errors.New("this broker was started again since the controller decided to ask it")
 	}
 	a := reportsAnswer{Logs: []logReport{}}
-	for _, n := range q.Partitions {
-		if epoch, end, ok := r.end(metadata.TopicPartition{Topic: n.Topic, Partition: n.Partition}); ok {
-			a.Logs = append(a.Logs, logReport{n, epoch, end})
+	for _, tp := range q.Partitions {
+		if epoch, end, ok := r.end(tp); ok {
+			a.Logs = append(a.Logs, logReport{TopicPartition: tp, LastEpoch: epoch, End: end})
 		}
 	}
 	return json.Marshal(a)

@@ -46,11 +46,21 @@ func TestHostileReports(t *testing.T) {
 		}
 	}
 	for name, p := range map[string]string{
-		"empty": "", "not asked": `{"logs":[{"topic":"` + zero + `","partition":1}]}`,
+		"empty": "", "large": strings.Repeat(" ", maxOperation+1), "not asked": `{"logs":[{"topic":"` + zero + `","partition":1}]}`,
 		"epoch": `{"logs":[{"topic":"` + zero + `","lastEpoch":-2}]}`, "end": `{"logs":[{"topic":"` + zero + `","end":-1}]}`,
 	} {
 		if got, err := unpackReports([]byte(p), make([]metadata.TopicPartition, 1)); err == nil {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// The error of an answer names its broker, and calls it an answer.
+func TestAnAnswerThatCannotBeReadIsNamed(t *testing.T) {
+	for name, p := range map[string]string{"large": strings.Repeat(" ", maxOperation+1), "no JSON": "x"} {
+		_, err := reportsOf(&metadata.Broker{ID: 3}, []byte(p), nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "answer of broker 3: ") || strings.Contains(err.Error(), "request") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

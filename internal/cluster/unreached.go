@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/view"
@@ -13,7 +14,7 @@ import (
 // unreached describes a broker to which no connection can be made because of err. Brokers with the
 // same reason have the same text: it has no local address and no time of the attempt.
 func unreached(broker int32, address string, since time.Time, err error) view.Unreached {
-	x := view.Unreached{Broker: broker, Address: address, Since: since, Err: err.Error()}
+	x := view.Unreached{Broker: broker, Address: address, Since: since, Err: err.Error(), Refused: errors.Is(err, syscall.ECONNREFUSED)}
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		if op.Source != nil {
 			x.Err = strings.Replace(x.Err, op.Source.String()+"->", "", 1)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/view"
@@ -40,6 +41,16 @@ func (w Watched) with(leader uint64, now time.Time) Watched {
 	return w
 }
 
+// voters returns the member ids of the voters.
+func (w Watched) voters() (list []uint64) {
+	for _, m := range w.Members {
+		if m.Voter {
+			list = append(list, m.Member)
+		}
+	}
+	return list
+}
+
 // watch keeps Watched until Close. It also reads the state at each change of the leader: one that
 // is elected and lost again within watchEvery was known.
 func (c *Cluster) watch() {
@@ -72,12 +83,12 @@ func (c *Cluster) describeVoters(img *metadata.Image, members []raftstore.Member
 		}
 		q.Voters++
 		name := fmt.Sprintf("a member without a broker, %016x", m.Member)
-		known, id := false, int32(0)
+		known, broker := false, int32(-1)
 		for _, b := range img.Brokers() {
 			if b.Member != m.Member {
 				continue
 			}
-			known, id, name = true, b.ID, fmt.Sprintf("broker %d", b.ID)
+			known, broker, name = true, b.ID, fmt.Sprintf("broker %d", b.ID)
 			if at, ok := b.Peer(); ok {
 				name += " (" + address(at.Host, at.Port) + ")"
 			}
@@ -87,14 +98,38 @@ func (c *Cluster) describeVoters(img *metadata.Image, members []raftstore.Member
 		} else if !known {
 			q.Orphans++
 		}
-		if m.Member != c.self.ID && !c.book.connected(m.Member) {
+		if m.Member == c.self.ID {
+			q.Votes = true
+		} else if !c.book.connected(m.Member) {
 			q.Unreachable = append(q.Unreachable, name)
 			if known {
-				q.Apart = append(q.Apart, id)
+				q.Away = append(q.Away, broker)
 			}
 		}
 	}
+	c.describeLost(members, q)
 	slices.Sort(q.Unregistered)
+}
+
+// describeLost sets which voters run with another metadata directory than the one that has the
+// vote. They are reached, but not as voters.
+func (c *Cluster) describeLost(members []raftstore.MemberStatus, q *view.Quorum) {
+	w := Watched{Status: raftstore.Status{Members: members}}
+	others := c.book.votes(w.voters())
+	for i := range others {
+		v := &others[i]
+		switch {
+		case v.Lost:
+			q.Lost = append(q.Lost, v.String())
+			q.Unreachable = slices.DeleteFunc(q.Unreachable, func(name string) bool { return name == v.String() })
+			q.Away = slices.DeleteFunc(q.Away, func(id int32) bool { return id == v.Node })
+		default:
+			q.Whole = append(q.Whole, v.String())
+		}
+	}
+	if self := len(w.voters()) - len(others); membership.Gone(others, self) {
+		q.Recover = membership.RecoverCommand(others)
+	}
 }
 
 // connected reports whether there is a connection to a member.

@@ -180,14 +180,14 @@ func (l *loader) check() {
 		if !own[name] {
 			l.cfg.Broker[name] = l.value(name)
 		}
+		if why := configdef.Unitless(name, l.written[name]); why != "" { // records would be deleted without a question
+			l.add(l.source(name), name, strings.TrimPrefix(why, name+"=")+"; write the one that you mean")
+		}
 	}
 }
 
 func (l *loader) settings() {
 	for _, name := range l.names {
 		l.cfg.Settings = append(l.cfg.Settings, Setting{Name: name, Value: l.value(name), Source: l.source(name)})
-		if why := configdef.Unitless(name, l.written[name]); why != "" {
-			l.cfg.Warnings = append(l.cfg.Warnings, why+" ("+l.source(name)+")")
-		}
 	}
 }

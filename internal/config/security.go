@@ -262,6 +262,11 @@ func (l *loader) adminSecurity() {
 	a := &l.cfg.AdminSecurity
 	a.TokenFile = l.value(KeyAdminTokenFile)
 	ca := l.value(KeyAdminClientCA)
+	if l.value(KeyAuthorization) == WithACLs && l.cfg.AdminListen != "" && a.TokenFile == "" && ca == "" {
+		l.cfg.Warnings = append(l.cfg.Warnings, fmt.Sprintf("with %s: %s and without %s the admin port answers only /healthz and /readyz, "+
+			"and refuses /metrics and the rest to everyone, also on this machine; write %s: FILE", KeyAuthorization, WithACLs,
+			KeyAdminTokenFile, KeyAdminTokenFile))
+	}
 	if l.value(KeyAdminSecurity) != WithTLS {
 		if ca != "" {
 			l.add(l.source(KeyAdminClientCA), KeyAdminClientCA, "client certificates need TLS; write "+KeyAdminSecurity+": tls")

@@ -59,6 +59,24 @@ func timeUnits() map[string]time.Duration {
 	}
 }
 
+// UnitHint returns the unit that the name of a number ends in, and values with another one, else
+// "".
+func UnitHint(name string) (unit, such string) {
+	for suffix := range timeUnits() {
+		if strings.HasSuffix(name, suffix) {
+			unit = strings.TrimPrefix(suffix, ".")
+			if suffix == ".ms" {
+				unit = "milliseconds"
+			}
+			return unit, "90s, 12h or 7d"
+		}
+	}
+	if strings.HasSuffix(name, ".bytes") {
+		return "bytes", "64MiB or 1GiB"
+	}
+	return "", ""
+}
+
 // plainNumber returns value in the unit that name ends in, as Kafka does not know other units:
 // log.retention.ms = 7d becomes 604800000. A value without a unit, or with one that does not suit
 // the name, is returned unchanged, so that the setting's own check rejects it if it is invalid.

@@ -98,7 +98,7 @@ func ParseArchiveURL(text string) (at ArchiveURL, err error) {
 	case u.Scheme == "file":
 		return at, errors.New("write file:///DIRECTORY with an absolute path")
 	case u.Scheme != "s3" || u.Host == "" || u.Port() != "":
-		return at, errors.New("write s3://BUCKET/PREFIX; the address of the store is archive.endpoint")
+		return at, errors.New("write file:///DIRECTORY for a directory, or s3://BUCKET/PREFIX for a bucket, whose store is at archive.endpoint")
 	}
 	at = ArchiveURL{Bucket: u.Host}
 	if p := strings.Trim(u.Path, "/"); p != "" {

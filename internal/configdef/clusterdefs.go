@@ -32,6 +32,9 @@ type Replica struct {
 	CatchUpRate int64         // bytes a second that a connection reads from the disk for a follower; 0: no limit
 }
 
+// TakesReplicas is the name of the broker config that drained brokers have.
+const TakesReplicas = "broker.takes.replicas"
+
 func clusterDefs() []*Def {
 	return []*Def{
 		brokerDef("cluster.name", String, "",
@@ -61,6 +64,10 @@ func clusterDefs() []*Def {
 			"The maximum number of milliseconds that a stop waits for leaderships to move.", between(0, 600_000)),
 		brokerDef("auto.leader.rebalance.enable", Boolean, "true",
 			"Whether the controller moves leaderships to preferred replicas that are in sync: every 5 minutes, and 10 seconds after a broker became active."),
+		brokerDef(TakesReplicas, Boolean, "true",
+			"Whether new replicas may be placed on this broker. chronikctl broker drain sets it to false, and with --end to true. "+
+				"It is one of the cluster's metadata, and ends when the broker is unregistered; a configuration file cannot set it.",
+			func(d *Def) { d.Update = PerBroker }),
 		brokerDef(LeaderRate, Long, unlimited,
 			"The number of bytes per second that this broker, as a leader, sends to the replicas in leader.replication.throttled.replicas that are not in sync.",
 			dynamic(), atLeast(0)),

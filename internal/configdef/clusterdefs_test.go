@@ -52,3 +52,17 @@ func TestReplicaConfigs(t *testing.T) {
 		t.Errorf("got %+v (%v), want %+v", b.Cluster.Replica, err, want)
 	}
 }
+
+// Whether a broker takes replicas is one of the cluster's metadata, of one broker each.
+func TestOnlyTheMetadataSayWhetherABrokerTakesReplicas(t *testing.T) {
+	r, set := registry(), map[string]string{TakesReplicas: "false"}
+	if err := r.CheckStatic(set); err == nil || !strings.Contains(err.Error(), "chronikctl broker drain") {
+		t.Errorf("in a file: %v", err)
+	}
+	if err := r.CheckDynamic(set, true); err == nil {
+		t.Error("all brokers are drained at once")
+	}
+	if err := r.CheckDynamic(set, false); err != nil {
+		t.Error(err)
+	}
+}

@@ -127,8 +127,8 @@ type check func(*Def, value) error
 // option completes a Def.
 type option func(*Def)
 
-// topicDef returns the definition of a topic config. opts must include from or fromScaled: the
-// broker config of that name sets the topic config's default, and topicDefault derives it.
+// topicDef returns the definition of a topic config. If a broker config sets its default, opts
+// include from or fromScaled with that name: topicDefault derives the broker config.
 func topicDef(name string, t Type, def, doc string, opts ...option) *Def {
 	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Supported: true}
 	for _, o := range opts {

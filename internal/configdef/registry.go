@@ -196,6 +196,9 @@ func (r *Registry) CheckStatic(set map[string]string) error {
 			return err
 		}
 	}
+	if _, ok := set[TakesReplicas]; ok {
+		return &Error{TakesReplicas, TakesReplicas + " is one of the cluster's metadata: remove it here, and run chronikctl broker drain ID"}
+	}
 	node, hasNode := set["node.id"]
 	broker, hasBroker := set["broker.id"]
 	if hasNode && hasBroker && r.broker["node.id"].Canonical(node) != r.broker["broker.id"].Canonical(broker) {

@@ -15,11 +15,12 @@ const meant = "+"
 
 // Unitless returns why a value probably does not mean what was intended, as it was written: a
 // retention in milliseconds that is shorter than a minute and has no unit is more often a mistake
-// for days. It returns "" for other configs and values. A topic's configs are numbers without
-// units, so a sign says there that the number is meant: see Meant.
+// for days. It returns "" for other configs and values, and for 0, which is the same in all units.
+// A topic's configs are numbers without units, so a sign says there that the number is meant: see
+// Meant.
 func Unitless(name, written string) string {
 	n, err := strconv.ParseInt(written, 10, 64)
-	if !strings.HasSuffix(name, "retention.ms") || err != nil || n < 0 || n >= shortRetention.Milliseconds() ||
+	if !strings.HasSuffix(name, "retention.ms") || err != nil || n <= 0 || n >= shortRetention.Milliseconds() ||
 		strings.HasPrefix(written, meant) {
 		return ""
 	}

@@ -11,7 +11,7 @@ func TestUnitless(t *testing.T) {
 		name, written string
 		want          bool
 	}{
-		{"retention.ms", "7", true}, {"log.retention.ms", "59999", true}, {"log.retention.ms", "0", true},
+		{"retention.ms", "7", true}, {"log.retention.ms", "59999", true}, {"log.retention.ms", "0", false},
 		{"log.local.retention.ms", "30", true}, {"log.cleaner.delete.retention.ms", "1", true},
 		{"retention.ms", "60000", false}, {"retention.ms", "-1", false}, {"retention.ms", "7d", false},
 		{"retention.ms", "7ms", false}, {"retention.ms", "+7", false}, {"retention.bytes", "7", false}, {"log.retention.hours", "7", false},

@@ -102,7 +102,7 @@ func (l *Loop) raise(ctx context.Context, now time.Duration) error {
 		}
 		for i, p := range t.Partitions.All() {
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-			target := raised(img, p, i, img.DefaultReplicas(l.opt.InternalReplicas[t.Name], l.opt.Seeds))
+			target := raised(img, p, i, DefaultReplicas(img, l.opt.InternalReplicas[t.Name], l.opt.Seeds))
 			if target == nil || len(changes) == balanceStep {
 				continue
 			}

@@ -206,15 +206,16 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 		if err := c.checkRemote(res, before, after); err != nil {
 			return err
 		}
-		if validateOnly {
-			return nil
+		remains, err := c.remains(ctx, res, key, before, after)
+		if err != nil || validateOnly {
+			return err
 		}
 		if kv.ModRevision == 0 && res.Type == SubscriptionResource && len(after) > 0 {
 			if err := c.roomForSubscription(ctx); err != nil {
 				return err
 			}
 		}
-		txn := metadata.Txn{If: append(exists, unchanged(kv))}
+		txn := metadata.Txn{If: slices.Concat(exists, remains, []metadata.Compare{unchanged(kv)})}
 		switch {
 		case maps.Equal(before, after):
 		case len(after) == 0:
@@ -226,6 +227,26 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 		return err
 	})
 	return revision, err
+}
+
+// remains refuses to drain a broker if no other one would take replicas: nothing could be created
+// then. Otherwise it returns the condition that one of them still does. key is that of the configs.
+func (c *Controller) remains(ctx context.Context, res Resource, key string, before, after map[string]string) ([]metadata.Compare,
+	error) {
+	if res.Type != BrokerResource || isDrained(before) || !isDrained(after) {
+		return nil, nil
+	}
+	brokers, err := c.candidates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range brokers {
+		if b.fit.takes() && metadata.BrokerConfigKey(b.id) != key {
+			return b.state, nil
+		}
+	}
+	return nil, refuse(InvalidRequest, "Broker %s cannot be drained: no broker would remain that takes replicas. Start another one first.%s",
+		res.Name, others(brokers))
 }
 
 func (c *Controller) checkConfigs(res Resource, set map[string]string) error {

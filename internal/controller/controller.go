@@ -25,7 +25,7 @@ type Options struct {
 	// 1.
 	NumPartitions     int32
 	ReplicationFactor int16
-	// Seeds is how many brokers form the cluster; see metadata.DefaultReplicas.
+	// Seeds is how many brokers form the cluster; see DefaultReplicas.
 	Seeds int
 	// HasArchive reports that this broker has an object store, so that topics may use it.
 	HasArchive bool

@@ -117,10 +117,13 @@ func (c *Controller) ConfirmLosses(ctx context.Context, images *metadata.Applier
 			return 0, slices.Repeat([]error{err}, len(list))
 		}
 	}
-	return changeEach(ctx, c.opts.Store, images, "confirm a loss", list, func(*metadata.Image, []metadata.TopicPartition) decision {
+	return changeEach(ctx, c.opts.Store, images, "confirm a loss", list, func(now *metadata.Image, _ []metadata.TopicPartition) decision {
 		return func(_ metadata.TopicPartition, p *metadata.Partition) (metadata.Partition, error) {
 			if !p.Lost() {
 				return *p, refuse(ElectionNotNeeded, "The partition has no loss to confirm.")
+			}
+			if now.FeatureLevel() < metadata.ConfirmLevel { // the loss was not there when the level was raised
+				return *p, refuse(InvalidFeature, "the loss is newer than the request: read the findings again, and confirm it")
 			}
 			next := *p
 			next.Confirmed = p.Unclean

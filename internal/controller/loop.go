@@ -85,7 +85,7 @@ type LoopOptions struct {
 	// InternalReplicas is the number of replicas of each internal topic, by name, as soon as there
 	// are so many active brokers.
 	InternalReplicas map[string]int
-	// Seeds is how many brokers form the cluster; see metadata.DefaultReplicas.
+	// Seeds is how many brokers form the cluster; see DefaultReplicas.
 	Seeds int
 	Log   *zap.Logger
 }

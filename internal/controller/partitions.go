@@ -80,7 +80,7 @@ func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16
 		return spread(brokers, int32(add), rf)
 	}
 	for _, a := range spec.Assignments {
-		if err := cmp.Or(checkReplicas(a, brokers, rf), checkFit(a, brokers)); err != nil {
+		if err := cmp.Or(checkReplicas(a, nil, brokers, rf), checkFit(a, brokers)); err != nil {
 			return nil, err
 		}
 	}

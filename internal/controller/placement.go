@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/sorts"
 )
@@ -21,8 +23,8 @@ type candidate struct {
 	id    int32
 	rack  string
 	fit   fitness
-	state metadata.Compare // that its state is as it was read
-	used  bool             // the transaction has that condition
+	state []metadata.Compare // that its state and its configs are as they were read
+	used  bool               // the transaction has these conditions
 }
 
 // fitness is how well a broker can take new replicas. Those on brokers of the best fitness are in
@@ -37,22 +39,35 @@ const (
 	slow
 	// unfit: it is not active, or no log directory of it works.
 	unfit
+	// drained: an operator has moved its replicas away, and has not ended that. It gets none.
+	drained
 	// voter: it has no log directories, so it gets no replicas.
 	voter
 )
 
-// fitnessOf returns how well a registered broker in a state can take new replicas.
-func fitnessOf(b *metadata.Broker, state *metadata.BrokerState) fitness {
+// takes reports whether a broker may get replicas. All that counts brokers for replicas asks it.
+func (f fitness) takes() bool { return f < drained }
+
+// fitnessOf returns how well a registered broker in a state, with these dynamic configs, can take
+// new replicas. All that places replicas asks it.
+func fitnessOf(b *metadata.Broker, state *metadata.BrokerState, configs map[string]string) fitness {
 	works, writes := b.Able(state, [16]byte{})
 	switch {
 	case b.Votes():
 		return voter
+	case isDrained(configs):
+		return drained
 	case state.Liveness != metadata.Active || !works:
 		return unfit
 	case !writes:
 		return slow
 	}
 	return able
+}
+
+// isDrained reports whether a broker with these dynamic configs is drained.
+func isDrained(configs map[string]string) bool {
+	return strings.EqualFold(strings.TrimSpace(configs[configdef.TakesReplicas]), "false")
 }
 
 // candidates returns the registered brokers, ascending.
@@ -74,11 +89,19 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		fit := fitnessOf(&b, &state)
+		own, err := c.get(ctx, metadata.BrokerConfigKey(b.ID))
+		if err != nil {
+			return nil, err
+		}
+		configs, err := metadata.DecodeConfigs(own)
+		if err != nil {
+			return nil, err
+		}
+		fit := fitnessOf(&b, &state, configs)
 		if slices.Contains(shunned, b.ID) {
 			fit = max(fit, slow)
 		}
-		list = append(list, candidate{id: b.ID, rack: b.Rack, fit: fit, state: unchanged(kv)})
+		list = append(list, candidate{id: b.ID, rack: b.Rack, fit: fit, state: []metadata.Compare{unchanged(kv), unchanged(own)}})
 	}
 	sorts.Sort(list, func(a, b candidate) int { return int(a.id) - int(b.id) })
 	return list, nil
@@ -90,10 +113,10 @@ func (c *Controller) candidates(ctx context.Context) ([]candidate, error) {
 // and then the next one after the leader. Brokers that are less fit get replicas only if there are
 // too few others. The error is an *Error.
 func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
-	order, fit := slices.DeleteFunc(slices.Clone(brokers), func(b candidate) bool { return b.fit == voter }), 0
+	order, fit := slices.DeleteFunc(slices.Clone(brokers), func(b candidate) bool { return !b.fit.takes() }), 0
 	if rf > len(order) {
 		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): The target replication factor of %d "+
-			"cannot be reached because only %d broker(s) are registered%s.", rf, rf, len(order), others(len(brokers)-len(order)))
+			"cannot be reached because only %d broker(s) are registered.%s", rf, rf, len(order), others(brokers))
 	}
 	sorts.SortStable(order, func(a, b candidate) int { return int(a.fit - b.fit) })
 	for fit < len(order) && order[fit].fit == order[0].fit {
@@ -101,7 +124,7 @@ func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 	}
 	if fit == 0 || order[0].fit == unfit {
 		return nil, refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): All brokers are currently fenced, "+
-			"or have no log directory that works.", rf)
+			"or have no log directory that works.%s", rf, others(brokers))
 	}
 	// The leaders count before the first follower is chosen: otherwise a broker that leads late
 	// gets followers early, and more replicas than others.
@@ -125,12 +148,29 @@ func spread(brokers []candidate, partitions int32, rf int) ([][]int32, error) {
 	return out, nil
 }
 
-// others names the brokers that get no replicas.
-func others(voters int) string {
-	if voters == 0 {
-		return ""
+// others tells which brokers get no replicas, and why.
+func others(brokers []candidate) (told string) {
+	var voters, left []int32
+	for i := range brokers {
+		switch brokers[i].fit {
+		case voter:
+			voters = append(voters, brokers[i].id)
+		case drained:
+			left = append(left, brokers[i].id)
+		}
 	}
-	return fmt.Sprintf(", and %d that only vote", voters)
+	if len(voters) > 0 {
+		told = fmt.Sprintf(" Not counted: broker(s) %s, which only vote.", numbers(voters, ","))
+	}
+	if len(left) > 0 {
+		told += fmt.Sprintf(" Not counted: broker(s) %s, which are drained; chronikctl broker drain %s --end gives them replicas again.",
+			numbers(left, ","), numbers(left, " "))
+	}
+	return told
+}
+
+func numbers(ids []int32, separator string) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", separator)
 }
 
 // nextReplica returns the index of the next replica of a partition whose leader is chosen[0].
@@ -153,9 +193,10 @@ func nextReplica(order []candidate, chosen, load []int) int {
 	return best
 }
 
-// checkReplicas refuses an invalid manual assignment of one partition. rf is the replication factor
-// of the earlier partitions, 0 for the first.
-func checkReplicas(replicas []int32, brokers []candidate, rf int) error {
+// checkReplicas refuses an invalid manual assignment of one partition. had are the replicas that it
+// has: they may stay on a drained broker. rf is the replication factor of the earlier partitions, 0
+// for the first.
+func checkReplicas(replicas, had []int32, brokers []candidate, rf int) error {
 	const head = "The manual partition assignment includes "
 	if len(replicas) == 0 {
 		return refuse(InvalidReplicaAssignment, head+"an empty replica list.")
@@ -168,6 +209,10 @@ func checkReplicas(replicas []int32, brokers []candidate, rf int) error {
 		}
 		if brokers[at].fit == voter {
 			return refuse(InvalidReplicaAssignment, head+"broker %d, which has no log directories: it only votes.", b)
+		}
+		if brokers[at].fit == drained && !slices.Contains(had, b) {
+			return refuse(InvalidReplicaAssignment,
+				head+"broker %d, which is drained: chronikctl broker drain %d --end gives it replicas again.", b, b)
 		}
 		if i > 0 && sorted[i-1] == b {
 			return refuse(InvalidReplicaAssignment, head+"the broker %d more than once.", b)
@@ -197,7 +242,7 @@ func addPartitions(txn *metadata.Txn, id [16]byte, first int32, replicas [][]int
 				p.ISR = append(p.ISR, b)
 			}
 			if !c.used {
-				c.used, txn.If = true, append(txn.If, c.state)
+				c.used, txn.If = true, append(txn.If, c.state...)
 			}
 		}
 		p.Leader = p.ISR[0]
@@ -214,12 +259,4 @@ func checkFit(replicas []int32, brokers []candidate) error {
 	}
 	return refuse(InvalidReplicaAssignment,
 		"All brokers specified in the manual partition assignment are fenced or in controlled shutdown, or have no log directory that works.")
-}
-
-// TakesPartitions reports whether a broker can take new partitions of clients, as far as the
-// metadata shows.
-func TakesPartitions(img *metadata.Image, broker int32) bool {
-	b, ok := img.Broker(broker)
-	state, _ := img.State(broker)
-	return ok && fitnessOf(&b, &state) == able
 }

@@ -37,7 +37,7 @@ func (c *Controller) Reassign(ctx context.Context, images *metadata.Applier, lis
 		brokers := make([]candidate, 0, len(img.Brokers()))
 		for _, b := range img.Brokers() {
 			state, _ := img.State(b.ID)
-			brokers = append(brokers, candidate{id: b.ID, fit: fitnessOf(&b, &state)})
+			brokers = append(brokers, candidate{id: b.ID, fit: fitnessOf(&b, &state, img.BrokerConfig(b.ID))})
 		}
 		return func(tp metadata.TopicPartition, p *metadata.Partition) (metadata.Partition, error) {
 			d := election.Decider{View: c.known(img).of(tp), MinISR: 1}
@@ -71,7 +71,7 @@ func reassign(d election.Decider, p *metadata.Partition, to *Reassignment, broke
 		}
 		return next, nil
 	}
-	if err := checkReplicas(to.Replicas, brokers, 0); err != nil {
+	if err := checkReplicas(to.Replicas, p.Replicas, brokers, 0); err != nil {
 		return *p, err
 	}
 	if was := len(p.Former()); to.SameFactor && was != len(to.Replicas) {

@@ -181,6 +181,9 @@ func unregistration(img *metadata.Image, broker int32, alive bool) (txn metadata
 	txn.If = []metadata.Compare{{Key: metadata.BrokerKey(broker), ModRevision: b.Epoch},
 		{Key: metadata.LivenessKey(broker), ModRevision: state}}
 	txn.Delete = []string{metadata.BrokerKey(broker), metadata.LivenessKey(broker)}
+	if img.BrokerConfigRevision(broker) > 0 { // they are not those of another broker that gets the number
+		txn.Delete = append(txn.Delete, metadata.BrokerConfigKey(broker))
+	}
 	if b.Member != 0 {
 		txn.Put = []metadata.KV{{Key: metadata.GoneKey(b.Member), Value: metadata.Gone{Broker: broker}.Encode()}}
 	}

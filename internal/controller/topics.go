@@ -216,13 +216,13 @@ func (c *Controller) assign(spec *TopicSpec, brokers []candidate) ([][]int32, er
 		partitions = c.opts.NumPartitions
 	}
 	if rf == -1 {
-		voters := 0
+		takers := 0
 		for _, b := range brokers {
-			if b.fit == voter {
-				voters++
+			if b.fit.takes() {
+				takers++
 			}
 		}
-		rf = int16(metadata.DefaultReplicas(int(c.opts.ReplicationFactor), c.opts.Seeds, len(brokers)-voters, voters))
+		rf = int16(defaultReplicas(int(c.opts.ReplicationFactor), c.opts.Seeds, takers, len(brokers)-takers))
 	}
 	return spread(brokers, partitions, int(rf))
 }
@@ -250,7 +250,7 @@ func assignManually(spec *TopicSpec, brokers []candidate) ([][]int32, error) {
 			return nil, refuse(InvalidReplicaAssignment, "Found multiple manual partition assignments for partition %d", a.Partition)
 		}
 		seen[a.Partition] = true
-		if err := cmp.Or(checkReplicas(a.Brokers, brokers, rf), checkFit(a.Brokers, brokers)); err != nil {
+		if err := cmp.Or(checkReplicas(a.Brokers, nil, brokers, rf), checkFit(a.Brokers, brokers)); err != nil {
 			return nil, err
 		}
 		rf = len(a.Brokers)

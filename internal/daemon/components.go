@@ -255,7 +255,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		ShareBytes: b.budgets.Shares(),
 		Self:       r.conf.NodeID, Metadata: r.applier, Controller: r.control, Cluster: r.member.Operator(),
-		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: b.guard.Audit(),
+		Replicas: r.replicas, Settings: r.settings, Configs: b.configs, Audit: b.guard.Audit(), Refusals: b.guard.Refusals,
 		Groups: r.coordinators.Groups, Transactions: r.coordinators.Transactions.Service, Shares: r.coordinators.Shares,
 		ShareStates: r.coordinators.Desk, Operators: r.coordinators.Desk, Letters: r.coordinators.Letters,
 		Coordinators: r.coordinators.Exchange, Exchange: r.coordinators.Exchange, Gate: r.coordinators.Gate,
@@ -316,6 +316,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.health.Add(r.logs.Facts)
+	b.health.Add(func(f *checks.Facts) { // after the source that sets the other fields
+		f.Metadata.Lacking = observe.Lacking(r.applier)
+	})
 	r.coordinators.AddSources(b.health, cmp.Or(b.slowChecks, time.Minute))
 	b.health.AddSlow(observe.Access(b.cfg, r.applier.Image))
 	r.fenced = true
@@ -348,15 +351,15 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 	if err != nil {
 		return err
 	}
-	r.member.starting = broker.NewStarting(table, r.conf.NodeID, r.member.Features)
+	r.member.starting = broker.NewStarting(table, r.conf.NodeID, r.member.Features, b.health.Phase)
 	var names []string
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)
 	}
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
-		Observer:   guard.WithAudit(observe.NewNetwork(r.network, r.requests, names, table), b.guard.Audit()),
-		Connecting: b.guard.Quotas.Connect, Accepting: b.limits.rates.Take,
+		Observer:    guard.WithAudit(observe.NewNetwork(r.network, r.requests, names, table, b.guard.Refusals), b.guard.Audit()),
+		LocalPlaces: localPlaces, Connecting: b.guard.Quotas.Connect, Accepting: b.limits.rates.Take,
 		Handler: r.member.starting, Quotas: r.member.starting.Quotas(),
 		Link: links, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
@@ -370,6 +373,7 @@ func (b *Broker) openServer(r *components, links network.Handler) error {
 		return err
 	}
 	r.server.Store(server)
+	b.health.Add(b.showRefusals(r))
 	b.certs.OnChange(server.EndUntrusted)
 	return nil
 }

@@ -90,7 +90,7 @@ func TestConnectionsAreLimitedDuringTheStart(t *testing.T) {
 	}()
 	b := <-begun
 	var last net.Conn
-	for range 3 {
+	for range 2 + localPlaces + 1 {
 		c, err := net.Dial("tcp", b.Addrs()[0])
 		must.OK(t, err)
 		t.Cleanup(func() { _ = c.Close() })

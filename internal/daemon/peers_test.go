@@ -333,9 +333,11 @@ func TestWhoIsDialed(t *testing.T) {
 		want  string
 	}{
 		"a client's certificate": {leaf(t, s.ca, "orders", time.Now()), "localhost", "User:CN=orders is not one of a broker"},
-		"another authority":      {leaf(t, stranger, secureinit.BrokerSubject, time.Now()), "localhost", "not accepted"},
-		"another name":           {leaf(t, s.ca, secureinit.BrokerSubject, time.Now()), "127.0.0.1", "not accepted"},
-		"plain text":             {nil, "localhost", "does not use TLS"},
+		"another authority": {leaf(t, stranger, secureinit.BrokerSubject, time.Now()), "localhost",
+			"; add its authority to tls.client-ca"},
+		"another name": {leaf(t, s.ca, secureinit.BrokerSubject, time.Now()), "127.0.0.1",
+			"give that broker a certificate with the name that is dialed"},
+		"plain text": {nil, "localhost", "does not use TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")

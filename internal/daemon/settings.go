@@ -40,6 +40,10 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 	return nil
 }
 
+// localPlaces is how many connections from the broker's machine are served above max.connections:
+// an administrator needs one or two to raise it, and a script may leave some.
+const localPlaces = 10
+
 // connectionLimits are the limits of connections. They follow the broker's settings while it runs.
 type connectionLimits struct {
 	now   atomic.Pointer[configdef.Connections]
@@ -67,6 +71,26 @@ func (b *Broker) limitConnections(r *components) {
 	b.limits.rates.Set(c)
 	if server := r.server.Load(); server != nil {
 		server.SetLimits(b.networkLimits(r, c))
+	}
+}
+
+// showRefusals adds to the facts what is refused to clients, with the present limits of
+// connections.
+func (b *Broker) showRefusals(r *components) checks.Source {
+	return func(f *checks.Facts) {
+		f.Refused = b.guard.Refusals.Last()
+		if len(f.Refused) == 0 {
+			return
+		}
+		now := b.networkLimits(r, b.limits.now.Load())
+		f.ConnectionLimits = map[string]int{checks.LimitTotal: now.Connections,
+			checks.LimitUnauthenticated: b.cfg.Security.MaxUnauthenticated}
+		if now.PerIP < math.MaxInt32 && len(now.PerIPOf) == 0 {
+			f.ConnectionLimits[checks.LimitPerIP] = int(now.PerIP)
+		}
+		for name, most := range now.Listeners {
+			f.ConnectionLimits[configdef.ListenerMostName(name)] = most
+		}
 	}
 }
 

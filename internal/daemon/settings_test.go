@@ -15,9 +15,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Kafka's tools change the limits of connections while a broker runs. The next connection counts
@@ -69,11 +71,13 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	if !answered(t, b) {
 		t.Error("a connection is refused after the limit was removed")
 	}
-	for _, limit := range []string{"max.connections.per.ip", "max.connections"} { // the client has one or more
+	// The client has one or more connections. From its machine, which is the broker's, some are
+	// served above max.connections and the limit of a listener.
+	for _, limit := range []string{"max.connections.per.ip", "max.connections"} {
 		former := map[string]string{"max.connections.per.ip": "50", "max.connections": "500"}[limit]
 		alter(kadm.SetConfig, limit, "1", self)
-		if answered(t, b) {
-			t.Errorf("a connection beyond %s is served", limit)
+		if got, want := answered(t, b), limit == "max.connections"; got != want {
+			t.Errorf("a local connection beyond %s is served: %v", limit, got)
 		}
 		alter(kadm.SetConfig, limit, former, self)
 		if !answered(t, b) {
@@ -83,9 +87,19 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	alter(kadm.DeleteConfig, "max.connections.per.ip", "", self)
 	most := configdef.ListenerMostName(b.cfg.Listeners[0].Name)
 	alter(kadm.SetConfig, most, "1", self)
-	if answered(t, b) {
-		t.Error("a connection beyond the limit of its listener is served")
+	local := make([]net.Conn, localPlaces)
+	for i := range local {
+		c, err := net.Dial("tcp", b.Addrs()[0])
+		must.OK(t, err)
+		local[i] = c
 	}
+	if answered(t, b) {
+		t.Error("a connection beyond the limit of its listener, and beyond the local places, is served")
+	}
+	for _, c := range local {
+		must.OK(t, c.Close())
+	}
+	showsRefused(t, b, most, 1)
 	alter(kadm.DeleteConfig, most, "", self)
 	zero, only := "0", "10.0.0.7:9"
 	if _, err := admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.connections.per.ip", Value: &zero},
@@ -103,6 +117,19 @@ func TestLimitsOfConnectionsAreAlteredWhileTheBrokerRuns(t *testing.T) {
 		if r.Take() <= 0 {
 			t.Errorf("the new rate of %s is not used", of)
 		}
+	}
+}
+
+// showsRefused checks that a connection from this machine that a limit refused is a fact of the
+// checks, with the value of the limit.
+func showsRefused(t *testing.T, b *Broker, limit string, value int) {
+	t.Helper()
+	var shown checks.Facts
+	b.showRefusals(b.components)(&shown)
+	if !slices.ContainsFunc(shown.Refused, func(x view.Refused) bool {
+		return x.Kind == view.RefusedConnection && x.Cause == limit && x.Who.Address == "127.0.0.1"
+	}) || shown.ConnectionLimits[limit] != value || shown.ConnectionLimits[checks.LimitTotal] != 500 {
+		t.Errorf("refused connections are shown as %+v, with the limits %v", shown.Refused, shown.ConnectionLimits)
 	}
 }
 
@@ -166,7 +193,7 @@ var unchanged = map[string]string{
 // setting of brokers names it. Those that are defaults of topics have tests of their own.
 func TestEverySettingThatCanChangeIsChangedInATest(t *testing.T) {
 	var tests strings.Builder
-	for _, dir := range []string{".", "../broker", "../replica", "../testing/system"} {
+	for _, dir := range []string{".", "../broker", "../controller", "../replica", "../testing/system"} {
 		files, err := filepath.Glob(dir + "/*_test.go")
 		must.OK(t, err)
 		for _, file := range files {

@@ -28,7 +28,7 @@ func clusterFaults() (list []fault) {
 	add("fenced", health.CheckMembership, func(c *view.Cluster) { c.State = "fenced" })
 	add("no-metadata-leader", "quorum", func(c *view.Cluster) {
 		c.NoLease, c.Quorum.Leader, c.Quorum.NoLeader = time.Minute, -1, time.Minute
-		c.Quorum.Unreachable = []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}
+		c.Quorum.Unreachable, c.Partitions, c.Apart = []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}, 12, 12
 	})
 	add("lost-vote", "quorum", func(c *view.Cluster) { c.Quorum.Orphans, c.Quorum.Orphaned = 1, time.Minute })
 	add("unregistered-vote", "quorum", func(c *view.Cluster) { c.Quorum.Unregistered = []int32{3} })
@@ -50,6 +50,9 @@ func clusterFaults() (list []fault) {
 		c.Unreached = []view.Unreached{{Broker: 3, Follows: true, Address: "c:9092", Since: time.Now().Add(-time.Minute),
 			Err: "connection refused"}}
 		c.Shunned = []int32{3}
+	})
+	add("listener-not-everywhere", "listeners", func(c *view.Cluster) {
+		c.Uncommon = []view.Listener{{Name: "clients", On: []int32{2, 3}, Lacks: []int32{1}}}
 	})
 	add("unclean", "unclean", func(c *view.Cluster) { c.Unclean = some })
 	list = append(list, fault{name: "cluster-not-forwarded", checks: []string{"forwarding"}, plant: func(_ *testing.T, s *sick) {

@@ -395,7 +395,7 @@ func TestEveryCheckHasAFault(t *testing.T) {
 
 func plantedChecks() []string {
 	return []string{"removed", "transaction", "file_system", "mount", "sync", "journal", "retention", "certificate", "tokens",
-		"audit", "settings", "missing_files"}
+		"audit", "settings", "refused", "missing_files"}
 }
 
 // plantMany plants a fault for each of plantedChecks, as facts: other tests check where these come
@@ -419,6 +419,8 @@ func plantMany(_ *testing.T, s *sick) {
 		f.TokenKeys = checks.TokenKeys{Source: "/keys", Error: "no such file"}
 		f.Audit = checks.Audit{Sink: "/audit", Failed: "no space", Lost: 3}
 		f.Settings.RetentionBytes, f.Settings.SegmentBytes = 1, 2
+		f.Refused = []view.Refused{{Kind: view.RefusedQuota, Cause: "producer_byte_rate", Rule: "user=<default>", Detail: "100",
+			Who: view.Client{User: "bob", ClientID: "app"}, Count: 3, Longest: 2 * time.Minute, Since: at}}
 	})
 }
 

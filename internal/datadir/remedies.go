@@ -19,8 +19,15 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Error explains why the data directory cannot be used.
-func (d *Dirs) Error(err error) error { return d.ErrorOf(d.data, err) }
+// Error explains why the data directory cannot be used. The metadata of a broker of a cluster are
+// copied from the others, and no repair makes them: a backup would have forgotten votes.
+func (d *Dirs) Error(err error) error {
+	if d.linked && errors.Is(err, statelog.ErrDamaged) {
+		dir := d.Metadata()
+		return remedied(d.data, err, health.Rejoin(dir, vfs.FreeName(d.fs, dir)))
+	}
+	return d.ErrorOf(d.data, err)
+}
 
 // ErrorOf is Error for a directory in the place of the data directory.
 func (*Dirs) ErrorOf(dir string, err error) error {

@@ -11,8 +11,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -31,6 +34,26 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 			strings.Contains(got.Error(), "\n") {
 			t.Errorf("code %d, %v", exit.CodeOf(got), got)
 		}
+	}
+}
+
+// The metadata of a broker of a cluster are copied from the others: its start names the command
+// that moves the damaged ones away, and what to do if the others have lost theirs.
+func TestDamagedMetadataOfAMemberAreMovedAway(t *testing.T) {
+	damaged := fmt.Errorf("open: %w", &statelog.Damage{Name: "metadata"})
+	fsys := vfs.Memory()
+	d := &Dirs{fs: fsys, data: "/d", linked: true}
+	for _, free := range []string{"/d/metadata.away", "/d/metadata.away2"} {
+		got := d.Error(damaged)
+		if exit.CodeOf(got) != exit.Data || !strings.HasSuffix(got.Error(), health.Rejoin("/d/metadata", free)) ||
+			!strings.Contains(got.Error(), "`mv /d/metadata "+free+"`") {
+			t.Errorf("code %d, %v", exit.CodeOf(got), got)
+		}
+		must.OK(t, vfs.MakeDir(fsys, free))
+	}
+	d.linked = false
+	if got := d.Error(damaged).Error(); strings.Contains(got, "voters") || !strings.Contains(got, "log repair") {
+		t.Errorf("without other brokers: %s", got)
 	}
 }
 

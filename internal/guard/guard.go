@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/security/refusals"
 )
 
 // Guard is what decides about the clients of one broker.
@@ -26,9 +27,11 @@ type Guard struct {
 	cfg *config.Config
 	log *zap.Logger
 
-	Quotas *quota.Keeper
-	Logins *Logins           // nil if no listener has SASL
-	Rules  func() *acl.Rules // nil without authorization, and before Follow
+	// Refusals counts what all below refuses to clients.
+	Refusals *refusals.Table
+	Quotas   *quota.Keeper
+	Logins   *Logins           // nil if no listener has SASL
+	Rules    func() *acl.Rules // nil without authorization, and before Follow
 
 	audit atomic.Pointer[audit.Log] // see Audit
 	taken string                    // what TakeUsers has set last
@@ -37,7 +40,9 @@ type Guard struct {
 // New returns the guard of a configuration, without rules and quotas. It opens no file.
 func New(cfg *config.Config, log *zap.Logger) (*Guard, error) {
 	began := time.Now()
-	g := &Guard{cfg: cfg, log: log, Quotas: quota.NewKeeper(func() time.Duration { return time.Since(began) })}
+	g := &Guard{cfg: cfg, log: log, Refusals: refusals.New(time.Now),
+		Quotas: quota.NewKeeper(func() time.Duration { return time.Since(began) })}
+	g.Quotas.Refusals = g.Refusals
 	var err error
 	g.Logins, err = NewLogins(cfg, log.Named("logins"))
 	return g, err

@@ -79,14 +79,9 @@ func (p *Peers) Dial(ctx context.Context, address string) (net.Conn, error) {
 	conf.ServerName, conf.RootCAs, conf.Certificates, conf.MinVersion = host, own.ClientCAs, own.Certificates, tls.VersionTLS13
 	t := tls.Client(nc, conf)
 	err = t.HandshakeContext(ctx)
-	if verify := (*tls.CertificateVerificationError)(nil); errors.As(err, &verify) {
-		err = &link.Mismatch{Reason: link.NotAdmitted, Err: verify.Err,
-			Cause:  fmt.Sprintf("the certificate of the broker at %s is not accepted: %v", address, verify.Err),
-			Remedy: "its authority must be in " + config.KeyTLSClientCA + ", and it must be valid and contain the name that is dialed"}
-	}
-	if header := (tls.RecordHeaderError{}); errors.As(err, &header) {
-		err = &link.Mismatch{Reason: link.NotAdmitted, Cause: "the listener at " + address + " does not use TLS",
-			Remedy: "set security: tls for the listener of brokers on all of them"}
+	if m := link.TLSMismatch(err); m != nil {
+		m.Cause = address + ": " + m.Cause
+		err = m
 	}
 	if err == nil {
 		err = p.Admit(t, "")

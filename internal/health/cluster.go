@@ -69,7 +69,8 @@ type Load struct {
 // Add adds what other brokers report, sorted by broker. Findings that follow from the metadata are
 // the same everywhere, and are not repeated: they are those of this broker, or if it knows no
 // present metadata, of the first that does. Reports that are not current add no findings. Effects
-// of a finding are left out if it is there. Ready stays about this broker.
+// of a finding are left out if it is there. Remedies that stop brokers get their order (InOrder).
+// Ready stays about this broker.
 func (r *Report) Add(others []Heard, now time.Time) {
 	r.Brokers = make([]Other, 0, len(others))
 	var shared *Report // whose findings about the metadata are shown
@@ -98,6 +99,7 @@ func (r *Report) Add(others []Heard, now time.Time) {
 		}
 	}
 	r.Findings = causes(all)
+	InOrder(r.Findings, slices.Clone(r.Findings))
 	Sort(r.Findings)
 }
 
@@ -275,7 +277,7 @@ func (a *received) report() *Report {
 			f.Severity = Warn
 		}
 		cut(maxName, &f.Check)
-		cut(maxText, &f.Subject, &f.Problem, &f.Works, &f.Remedy)
+		cut(maxText, &f.Subject, &f.Problem, &f.Works, &f.Remedy, &f.Holds)
 		f.About.bound()
 	}
 	for i := range r.Checks {

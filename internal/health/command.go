@@ -33,3 +33,13 @@ func Path(dir string) string {
 	}
 	return dir
 }
+
+// Rejoin returns what to do about the metadata directory of a member of a cluster that cannot be
+// used: to move it to a name that nothing has, free. A move to a directory would end in it. The
+// texts of a start and of an offline inspection are the same.
+func Rejoin(dir, free string) string {
+	return "if a majority of the voters has whole metadata, nothing is lost: run " + Command("mv", Path(dir), Path(free)) +
+		", keep the log directories, and start this broker: it joins as another member and copies the metadata. " +
+		"Only if this broker is the only voter, or most voters have lost their metadata, run `chronikd recover` on a voter that has it, " +
+		"or with --from a backup (docs/cluster.md, Recover lost metadata); never start a broker with a backup in the place of its metadata"
+}

@@ -56,6 +56,11 @@ type Finding struct {
 	Remedy   string    `json:"remedy"`   // what to do
 	Since    time.Time `json:"since"`    // when the broker first found it, UTC
 	NotReady bool      `json:"notReady"` // clients should be sent elsewhere: /readyz answers 503
+	// Stops reports that the remedy stops or restarts the broker, or its machine. Holds is what
+	// must come before any other broker is stopped, such as "bring back broker 2"; empty if
+	// nothing must. InOrder compares the two.
+	Stops bool   `json:"stops,omitempty"`
+	Holds string `json:"holds,omitempty"`
 	// Follows is the Cause of another finding of which this one is an effect, empty if none is
 	// known. A report that has the other one, not less severe, leaves this one out.
 	Follows string `json:"follows,omitempty"`
@@ -132,13 +137,17 @@ func (f *Finding) at(brokers ...int32) string {
 	}
 	at := BrokerSubject(brokers[0])
 	if last := len(brokers) - 1; last > 0 {
-		first := strings.Trim(strings.ReplaceAll(fmt.Sprint(brokers[:last]), " ", ", "), "[]")
-		at = fmt.Sprintf("brokers %s and %d", first, brokers[last])
+		at = fmt.Sprintf("brokers %s and %d", numbers(brokers[:last]), brokers[last])
 	}
 	if f.Subject == ThisBroker {
 		return at
 	}
 	return at + ", " + f.Subject
+}
+
+// numbers lists ids: "1, 2".
+func numbers(ids []int32) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), "[]")
 }
 
 // Shared is a finding of one broker, or of several in the same words.
@@ -274,6 +283,10 @@ const CheckQuorum = "quorum"
 
 // CheckCertificate is the check of the certificates of a broker.
 const CheckCertificate = "certificate"
+
+// CheckRefused is the check for clients that are refused, or wait for quotas. They cause its
+// findings, not what was done to a broker.
+const CheckRefused = "refused"
 
 // CheckReports is the check of the reports of other brokers.
 const CheckReports = "reports"

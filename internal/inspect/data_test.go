@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
@@ -336,7 +337,8 @@ func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 	}
 	r, err = found(t, s.fs)
 	s.must(err)
-	if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.MemberDamaged || !r.Refused() || len(r.Plan().Acts) != 0 {
+	if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.MemberDamaged || !r.Refused() || len(r.Plan().Acts) != 0 ||
+		r.Findings[0].Restore != health.Rejoin(data+"/metadata", data+"/metadata.away") {
 		t.Errorf("a damaged member: %+v, plan %+v", r.Findings, r.Plan())
 	}
 }

@@ -34,6 +34,9 @@ type dir struct {
 	clean bool
 	logs  []*log
 	byID  map[storage.ID]*log
+	// orphans are findings about quarantined frames of logs that the checkpoint does not list, and
+	// their frames.
+	orphans []orphan
 
 	identity, journalIdentity bool // a repair must write the files again
 	restored                  bool // the state is that of the checkpoint's copy

@@ -55,11 +55,16 @@ func (d *dir) eachKept(fsys vfs.FS, emit func(*log, *journal.Frame) error) error
 	return s.run(emit)
 }
 
-// eachQuarantined passes the valid frames of a quarantine file that the log lacks to emit.
+// eachQuarantined passes the valid frames of a quarantine file that the log lacks to emit. It notes
+// a file with anything else that the log does not get from these files: it must stay.
 func (l *log) eachQuarantined(fsys vfs.FS, name string, emit func(*log, *journal.Frame) error) error {
 	err := journal.ReadQuarantine(fsys, name, func(f journal.Frame) error {
 		if f.Stream != l.st.ID {
+			l.held[name] = true
 			return nil
+		}
+		if l.weave.add(&f) != nil {
+			l.held[name] = true
 		}
 		takes, _, err := l.join(&f)
 		if err != nil || !takes {
@@ -68,6 +73,7 @@ func (l *log) eachQuarantined(fsys vfs.FS, name string, emit func(*log, *journal
 		return emit(l, &f)
 	})
 	if errors.Is(err, journal.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+		l.held[name] = true
 		return nil // the plan announces the loss
 	}
 	return err

@@ -233,8 +233,8 @@ func otherKinds() []About {
 			"replaces it with the copy; in a cluster none, but `chronikd recover --from` the copy", nothing},
 		{MetadataTorn, Heals, "the last transaction is incomplete: it was never acknowledged", "truncates the file", "", nothing},
 		{MemberDamaged, Refuses, "a file of the metadata of a broker in a cluster is damaged", refuses, "",
-			"nothing, if a majority of the voters is intact: move `metadata/` away, keep the log directories, and start the broker; " +
-				"it joins as another member and copies the metadata"},
+			"nothing, if a majority of the voters has whole metadata: move `metadata/` away, keep the log directories, and start the broker; " +
+				"it joins as another member and copies the metadata. Otherwise [recover](cluster.md#recover-lost-metadata)"},
 		{MemberMissing, Refuses, "the log directories belong to a cluster, and the metadata of this broker are missing",
 			"joins the cluster again, if another broker has the metadata, and copies them", "",
 			"nothing, if another broker has the metadata: start the broker. If none has, the copy in a log directory: `chronikd recover " +

@@ -39,12 +39,17 @@ type log struct {
 
 	// Work for a repair.
 	absent         bool                     // the directory must be created
+	adopted        bool                     // the checkpoint does not list it, see Inspection.adopt
+	former         [16]byte                 // the lost directory of an adopted log, zero if unknown
 	partFile       bool                     // partition.metadata must be written
 	gone           map[int64]bool           // listed segments that are missing
 	cut            map[int64]int64          // listed segments that are too short, and their valid sizes
 	ends           map[int64]Loss           // losses of the missing and the short segments
 	flaws          map[int64][]segment.Flaw // listed segments that must be rewritten
-	recovered      []string                 // quarantine files that the log can replay
+	recovered      []string                 // quarantine files that the log can replay, in the order of their offsets
+	firsts         []int64                  // the first offsets of these
+	weave          weave                    // what a repair has taken from them
+	held           map[string]bool          // those of them with frames that a repair does not take
 	reset          bool                     // the producer state cannot be decoded
 	rebuilt        producers.State          // if reset is set: that of the segments
 	open           []Transaction            // see Plan.Reopened
@@ -313,7 +318,7 @@ func (l *log) flaw(name string, base int64, w segment.Flaw) {
 
 // indexes reports damage of a segment's indexes.
 func (l *log) indexes(base int64, x segment.Checked) {
-	for suffix, e := range map[string]segment.Entries{".index": x.Index, ".timeindex": x.Times} {
+	for suffix, e := range map[string]segment.Entries{segment.OffsetsSuffix: x.Index, segment.TimesSuffix: x.Times} {
 		name := path.Join(l.path, segment.Name(base)+suffix)
 		switch {
 		case e.Missing:

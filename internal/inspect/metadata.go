@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
@@ -103,10 +104,10 @@ func (r *Inspection) member(opt Options, at string, m *raftstore.Content, err er
 		r.find(FormatNewer, at, at, -1, err.Error())
 		return nil
 	case errors.As(err, &damage):
-		r.find(MemberDamaged, at, damage.File, int64(damage.Offset), damage.What)
+		r.find(MemberDamaged, at, damage.File, int64(damage.Offset), damage.What).Restore = rejoin(opt.FS, at)
 		return nil
 	case err != nil:
-		r.find(MemberDamaged, at, at, -1, err.Error())
+		r.find(MemberDamaged, at, at, -1, err.Error()).Restore = rejoin(opt.FS, at)
 		return nil
 	case !m.Used || m.Last == 0: // a start without metadata makes a member that has none
 		f := r.find(MemberMissing, at, at, -1, "no metadata of the cluster are there")
@@ -126,12 +127,14 @@ func (r *Inspection) member(opt Options, at string, m *raftstore.Content, err er
 	case errors.Is(err, metadata.ErrNewerVersion):
 		r.find(FormatNewer, at, at, -1, err.Error())
 	case err != nil:
-		r.find(MemberDamaged, at, at, -1, err.Error())
+		r.find(MemberDamaged, at, at, -1, err.Error()).Restore = rejoin(opt.FS, at)
 	default:
 		r.checkPartitions(r.cluster)
 	}
 	return nil
 }
+
+func rejoin(fsys vfs.FS, at string) string { return health.Rejoin(at, vfs.FreeName(fsys, at)) }
 
 // lost plans a rebuild of metadata that f reports as lost; c is the part of it that can be read.
 func (r *Inspection) lost(opt Options, at string, c *copies.Content, f *Finding) {
@@ -178,6 +181,7 @@ func (r *Inspection) unused(fsys vfs.FS, at string) *Finding {
 // whose logs that directory does not have.
 func (r *Inspection) checkPartitions(img *metadata.Image) {
 	dirs := map[[16]byte]*dir{}
+	r.adopt(img)
 	for _, d := range r.dirs {
 		if d.state != nil {
 			dirs[d.state.Dir] = d

@@ -162,6 +162,14 @@ func (l *log) acts() []Act {
 	if l.st.Deleted || l.unlistable {
 		return nil
 	}
+	if l.adopted {
+		var loses []Loss
+		if l.st.Start > 0 {
+			loses = []Loss{l.loss(0, l.st.Start)}
+		}
+		add("make the log again from the quarantined frames", loses, l.recovered...)
+		return list
+	}
 	if l.absent {
 		add("create the directory; the partition begins at its known end", []Loss{l.loss(l.st.Start, l.st.Offset)}, l.path)
 	}
@@ -200,7 +208,7 @@ func (l *log) acts() []Act {
 
 // segmentFiles returns the existing files of a segment.
 func (l *log) segmentFiles(base int64) (names []string) {
-	for _, suffix := range []string{segment.LogSuffix, ".index", ".timeindex", segment.ProducersSuffix, segment.AbortedSuffix} {
+	for _, suffix := range segment.Suffixes() {
 		if name := path.Join(l.path, segment.Name(base)+suffix); exists(l.dir.fs, name) {
 			names = append(names, name)
 		}

@@ -75,9 +75,17 @@ func (d *dir) noteQuarantine(name string, l *log) error {
 	}
 	f := d.find(FramesKept, owner, name, -1, "%d frames with offsets %d to %d", n, from, to-1)
 	if owner != nil && owner.st.Offline != "" {
-		owner.recovered = append(owner.recovered, name)
-	} else {
-		f.Repair, f.Restore = "", moveAway
+		owner.replays(name, from)
+		return nil
+	}
+	f.Repair, f.Restore = "", moveAway
+	switch {
+	case owner == nil:
+		d.orphans = append(d.orphans, orphan{d, len(d.findings) - 1, name, from, to})
+		f.Restore = "it may be the last copy of these records: give the data directory with its metadata, which show whose they are"
+	case to > owner.end && l == nil:
+		f.Restore = fmt.Sprintf("the log ends at offset %d, so that this may be the last copy of what follows; %s", owner.end, moveAway)
+		owner.lose(f, owner.end, to)
 	}
 	return nil
 }

@@ -277,6 +277,11 @@ func (m *apply) replaceFiles() error {
 				return err
 			}
 		}
+		if l.adopted && l.former != [16]byte{} {
+			if err := m.bench.WriteMoved(l.st, l.former); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -383,15 +388,23 @@ func (m *apply) frames() error {
 		return err
 	}
 	for i, l := range d.logs {
-		if names := l.kept(); len(names) > 0 {
-			if l.replacesQuarantine() {
-				m.state.Logs[i].QuarantineFile = ""
-			}
-			m.spent = append(m.spent, names...)
+		if l.replacesQuarantine() {
+			m.state.Logs[i].QuarantineFile = ""
+			m.spent = append(m.spent, d.path(l.st.QuarantineFile))
 		}
 	}
 	if err := d.eachKept(m.fs, add); err != nil {
 		return errors.Join(err, kept.Close())
+	}
+	for _, l := range d.logs {
+		for _, name := range l.recovered {
+			switch {
+			case !l.held[name]:
+				m.spent = append(m.spent, name)
+			case l.adopted:
+				return errors.Join(fmt.Errorf("%s has changed since it was checked", name), kept.Close())
+			}
+		}
 	}
 	return kept.Close()
 }

@@ -131,6 +131,7 @@ func (l *log) begin() {
 		l.follow.Skip(l.tailBeyond.end)
 		l.end = l.tailBeyond.end
 	}
+	l.weave, l.held = weave{end: l.end, epoch: -1}, map[string]bool{}
 }
 
 // sync makes the files of a tail durable.

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/link/frame"
@@ -191,13 +193,12 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 		return fmt.Errorf("send a hello: %w", err)
 	}
 	p, err := c.expect(frame.HE)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return fmt.Errorf("the peer closed the connection when this broker introduced itself; "+
-			"check that the address is the listener for brokers (inter.broker.listener.name): %w", err)
+			"check that the address is the listener for brokers (inter.broker.listener.name)%s: %w", plainHint(c.nc), err)
 	}
-	if alerted(err) {
-		return &Mismatch{Reason: NotAdmitted, ByPeer: true, Err: err, Cause: "this broker's certificate: " + err.Error(),
-			Remedy: "its authority must be in tls.client-ca there, and it must be valid, also as a client's (extended key usage clientAuth)"}
+	if m := TLSMismatch(err); m != nil {
+		return m
 	}
 	if err != nil {
 		return err
@@ -227,6 +228,15 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 		return err
 	}
 	return c.agree(*peer, lane)
+}
+
+// plainHint is for a connection without TLS that the other end closed: a listener that uses TLS
+// does that.
+func plainHint(nc net.Conn) string {
+	if _, ok := tlsState(nc); ok {
+		return ""
+	}
+	return ", and that it has no TLS, as it has none here (security)"
 }
 
 // answer does the handshake of the end that accepted. claim is called when the peer has proved who

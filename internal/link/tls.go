@@ -8,6 +8,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/security/certs"
 )
 
 // errCertificate ends a connection one of whose ends must show a newer certificate.
@@ -38,11 +40,56 @@ func binding(nc net.Conn) ([]byte, error) {
 	return bound, nil
 }
 
-// alerted reports whether an error of a connection is an alert of TLS from the other end. A dialer
-// learns only with its first read that its certificate was refused (RFC 8446, 4.4.2.4).
-func alerted(err error) bool {
-	op := (*net.OpError)(nil)
-	return errors.As(err, &op) && op.Op == "remote error"
+// TLSMismatch returns why a broker that this one has dialed does not connect, if err is an error of
+// TLS: of the handshake, or of the first read after it. It returns nil for other errors.
+func TLSMismatch(err error) *Mismatch {
+	m := &Mismatch{Reason: NotAdmitted, Err: err}
+	switch f := certs.Explain(err); f {
+	case certs.NoFailure:
+		return nil
+	case certs.TheirAuthority, certs.TheirName, certs.TheirDate, certs.TheirCertificate:
+		if verify := (*tls.CertificateVerificationError)(nil); errors.As(err, &verify) {
+			m.Err = verify.Err
+		}
+		m.Cause = fmt.Sprintf("the other broker's certificate is not accepted: %v", m.Err)
+		m.Remedy = theirRemedy(f)
+	case certs.PlainText, certs.Disagreed:
+		m.Cause = fmt.Sprintf("the other broker's listener does not use TLS: %v", err)
+		m.Remedy = "set security: tls for the listener of brokers on all of them"
+	case certs.OtherVersion:
+		m.ByPeer, m.Cause = true, err.Error()
+		m.Remedy = "brokers connect with TLS 1.3: the other end may be no broker of chronik, check cluster.seeds"
+	case certs.OtherAlert:
+		m.ByPeer, m.Cause, m.Remedy = true, err.Error(), "the other broker's log says more"
+	case certs.OursMissing, certs.OursExpired, certs.OursAuthority, certs.OursRefused:
+		m.ByPeer, m.Cause, m.Remedy = true, fmt.Sprintf("this broker's certificate: %v", err), ourRemedy(f)
+	}
+	return m
+}
+
+// theirRemedy is for a failure about the other broker's certificate.
+func theirRemedy(f certs.Failure) string {
+	switch f {
+	case certs.TheirAuthority:
+		return "add its authority to tls.client-ca here, or give that broker a certificate of an authority that is there"
+	case certs.TheirName:
+		return "give that broker a certificate with the name that is dialed, or advertise a name that it has"
+	case certs.TheirDate:
+		return "renew that broker's certificate (tls.certificate), or correct the clock of this machine"
+	}
+	return "give that broker another certificate (tls.certificate), whose authority permits its names"
+}
+
+// ourRemedy is for a failure about the certificate of this broker.
+func ourRemedy(f certs.Failure) string {
+	switch f {
+	case certs.OursExpired:
+		return "renew it (tls.certificate), or correct the clock of the other machine"
+	case certs.OursAuthority, certs.OursMissing:
+		return "add its authority to tls.client-ca there, or give this broker a certificate of an authority that is there"
+	}
+	return "its authority must be in tls.client-ca there and permit its names, and it must be valid, also as a client's " +
+		"(extended key usage clientAuth)"
 }
 
 // endWithCertificates ends the connection when the certificate that the peer has shown expires. The

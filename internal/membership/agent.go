@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,7 +132,7 @@ func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 			return 0, a.twice()
 		}
 		var asked uint64
-		epoch, asked, err = a.register(ctx, revision, former)
+		epoch, asked, err = a.register(ctx, revision, former, other)
 		if err == nil {
 			a.replaced = a.replaced || other
 			a.begin(epoch)
@@ -165,7 +166,10 @@ func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 // register asks a member to register the process, and returns which. That is the leader that this
 // node's metadata know, unless it is former: a new leader does not know the address of a member
 // that has not registered, and so cannot tell it that it leads.
-func (a *Agent) register(ctx context.Context, seen int64, former uint64) (epoch int64, leader uint64, err error) {
+//
+// over is a registration over another process. That one may have led with logs that this one does
+// not have, so nothing counts as whole of what this process found at its start.
+func (a *Agent) register(ctx context.Context, seen int64, former uint64, over bool) (epoch int64, leader uint64, err error) {
 	if leader, _ = a.o.Leader(); leader == 0 || leader == former {
 		found, why := a.o.Seek(ctx, former)
 		if leader = cmp.Or(found, leader); leader == 0 {
@@ -179,6 +183,12 @@ func (a *Agent) register(ctx context.Context, seen int64, former uint64) (epoch 
 	}
 	q := a.o.Request
 	q.Seen = seen
+	if over {
+		q.Dirs = slices.Clone(q.Dirs)
+		for i := range q.Dirs {
+			q.Dirs[i].Found, q.Dirs[i].Clean = 0, false
+		}
+	}
 	p, err := a.o.Call(ctx, leader, MethodRegister, encode(&q))
 	if err != nil {
 		return 0, leader, err

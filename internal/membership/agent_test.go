@@ -38,6 +38,7 @@ type fakeController struct {
 	lease   time.Duration // 0: 3 s
 	lag     time.Duration // by which the metadata of the processes are behind
 	past    []registration
+	dirs    map[[16]byte][]controller.RegisterDir // of the newest registration of each process
 }
 
 // registration is one that the metadata show from a time on.
@@ -88,6 +89,10 @@ func (f *fakeController) call(ctx context.Context, method uint16, body []byte) (
 		if f.owner != q.Incarnation {
 			f.epoch, f.owner = f.epoch+10, q.Incarnation
 		}
+		if f.dirs == nil {
+			f.dirs = map[[16]byte][]controller.RegisterDir{}
+		}
+		f.dirs[q.Incarnation] = q.Dirs
 		f.stale = false
 		return encode(registered{f.epoch}), nil
 	case MethodHeartbeat:
@@ -128,7 +133,8 @@ func (f *fakeController) set(change func(*fakeController)) {
 func (f *fakeController) newAgent(process byte) (*Agent, chan error) {
 	failed := make(chan error, 1)
 	return NewAgent(AgentOptions{
-		Request: controller.RegisterRequest{Broker: 1, Member: 11, Incarnation: [16]byte{process}},
+		Request: controller.RegisterRequest{Broker: 1, Member: 11, Incarnation: [16]byte{process},
+			Dirs: []controller.RegisterDir{{ID: [16]byte{4}, Clean: true, Finding: [16]byte{process}, Found: 7, Sequence: 8}}},
 		Registered: func(context.Context) (int64, [16]byte, error) {
 			epoch, owner := f.shown()
 			return epoch, owner, nil
@@ -332,7 +338,9 @@ func TestRefusalsOfBeforeARegistration(t *testing.T) {
 	})
 }
 
-// One of two processes ends, however far their metadata are behind.
+// One of two processes ends, however far their metadata are behind. Until then, what the one found
+// at its start counts for nothing when it registers over the other one: that one may have led with
+// records that this one does not have.
 func TestTwoProcessesWithOneNodeID(t *testing.T) {
 	for _, lag := range []time.Duration{0, 300 * time.Millisecond, 4 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -366,6 +374,11 @@ func TestTwoProcessesWithOneNodeID(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Errorf("behind by %v: both processes continue", lag)
 			}
+			f.set(func(f *fakeController) {
+				if d := f.dirs[[16]byte{1}][0]; d.Found != 0 || d.Clean || d.Sequence != 8 {
+					t.Errorf("behind by %v: registered over the other process with %+v", lag, d)
+				}
+			})
 		})
 	}
 }

@@ -38,6 +38,8 @@ type State struct {
 	Seen string `json:"seen,omitempty"`
 	// Leader is the metadata leader that the node knows; the zero value means none.
 	Leader Member `json:"leader,omitzero"`
+	// Votes are those of the other voters, if this node has a vote and knows no leader.
+	Votes []Vote `json:"votes,omitempty"`
 }
 
 // Answer is what one address of cluster.seeds answered.
@@ -83,6 +85,9 @@ type Decision struct {
 	Generation metadata.ID
 	// Contacts are members of the cluster to join: the leader first, if one is known.
 	Contacts []Member
+	// Gone is why it is in vain to wait for the metadata leader of the cluster; empty if it
+	// may help.
+	Gone string
 	// Complete reports that all seeds have answered, if Step is Begin.
 	Complete bool
 }
@@ -232,6 +237,7 @@ func existing(self State, answers []Answer) (Decision, bool) {
 	if len(d.Contacts) == 0 {
 		return d, false
 	}
+	d.Gone = gone(answers)
 	if members, isSeed := founders(self, answers); isSeed {
 		if cluster, generation := identity(members); cluster == d.Cluster && generation == d.Generation {
 			d.Step, d.Members, d.Seen = Form, members, FormationID(members)

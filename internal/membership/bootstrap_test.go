@@ -24,6 +24,41 @@ func answers(states ...*State) []Answer {
 	return list
 }
 
+// A node that joins says that it waits in vain if a voter reports that most votes are lost: those
+// of brokers that run with other metadata directories. What one that is away has is not known.
+func TestANodeThatJoinsSaysThatMostVotesAreLost(t *testing.T) {
+	a := node(1, 99)
+	vote := func(id int32, lost bool) Vote {
+		return Vote{Node: id, Address: fmt.Sprintf("%c:1", 'a'+id-1), Lost: lost}
+	}
+	for _, x := range []struct {
+		votes []Vote
+		led   bool
+		want  string
+	}{
+		{[]Vote{vote(1, true), vote(2, true)}, false, "broker 1 (a:1), broker 2 (b:1), of 3 voters, run with other metadata directories"},
+		{[]Vote{vote(1, true), vote(2, true)}, false, "stop broker 3 (c:1), which has the metadata, run " +
+			"`chronikd recover --config FILE --lost 1,2` there"},
+		{[]Vote{vote(1, true), vote(2, true)}, true, ""},
+		{[]Vote{vote(1, true), vote(2, false)}, false, ""},
+		{[]Vote{vote(1, true), vote(2, true), vote(4, false), vote(5, false)}, false, ""},
+		{[]Vote{vote(5, true), vote(1, true), vote(2, true), vote(4, false)}, false, "--lost 1,2,4,5`"},
+		{nil, false, ""},
+	} {
+		c := node(3, 13)
+		if c.Cluster, c.Votes = "X", x.votes; x.led {
+			c.Leader = c.Self
+		}
+		d := Decide(a, answers(&a, nil, &c))
+		if d.Step != Join || (d.Gone == "") != (x.want == "") || !strings.Contains(d.Gone, x.want) {
+			t.Errorf("%+v: step %d, %q, want %q", x.votes, d.Step, d.Gone, x.want)
+		}
+	}
+	if !Gone([]Vote{vote(1, true), vote(2, true)}, 0) || Gone([]Vote{vote(1, true), vote(2, false), vote(3, false)}, 0) {
+		t.Error("votes that a node without one knows")
+	}
+}
+
 func TestDecide(t *testing.T) {
 	a, b, c := node(1, 11), node(2, 12), node(3, 13)
 	all := []Member{a.Self, b.Self, c.Self}

@@ -15,7 +15,8 @@ func TestFormatIsFixed(t *testing.T) {
 	tp := metadata.TopicPartition{Topic: [16]byte{1}, Partition: 7}
 	self := Member{Node: 3, ID: 1 << 63, Address: "h:9093"}
 	got := fmt.Sprintf("state %s\n\njoin %s\n\nregister %s\n\nheartbeat %s\n\nanswer %s\n\nresign %s\n\nresigned %s\n",
-		encode(State{Name: "c", Self: self, Cluster: "id", Generation: metadata.ID{1}, Logs: "id", Seeds: "s", Seen: "f", Leader: self}),
+		encode(State{Name: "c", Self: self, Cluster: "id", Generation: metadata.ID{1}, Logs: "id", Seeds: "s", Seen: "f", Leader: self,
+			Votes: []Vote{{Node: 1, Address: "a:1", Lost: true, Connected: true}}}),
 		encode(JoinRequest{Cluster: "id", Generation: metadata.ID{1}, Member: self}),
 		encode(&controller.RegisterRequest{
 			Broker: 3, Member: 1 << 63, ClusterID: "id", Incarnation: [16]byte{9}, Seen: 12, Rack: "r",

@@ -125,7 +125,7 @@ func Enter(ctx context.Context, o EnterOptions) error {
 			}
 			return nil
 		case Join:
-			o.Progress("waiting for the metadata leader of cluster " + d.Cluster)
+			o.Progress("waiting for the metadata leader of cluster " + d.Cluster + d.Gone)
 			if err := join(ctx, &o, &d); err != nil {
 				return err
 			}

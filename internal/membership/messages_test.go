@@ -99,7 +99,7 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 		t.Errorf("a resignation: %+v, %v", w, err)
 	}
 	s := State{Name: "c", Self: Member{Node: 3}}
-	if got, err := decode[State](more(encode(s))); err != nil || got != s {
+	if got, err := decode[State](more(encode(s))); err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("a state: %+v, %v", got, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -16,8 +17,14 @@ import (
 // before Applier.Image shows next. One call may cover several revisions: those above prev's up to
 // next's. In its first call, everything is in Delta.Created. It must not
 // wait for the applier, and should not block, because every later change waits for it. It starts
-// disk work in the background; a function added with Finish waits for that. An error is logged and
-// does not stop the applier: a failure for one topic must not hide changes of others.
+// disk work in the background; a function added with Finish waits for that.
+//
+// An error says that the subscriber lacks the change. It does not stop the applier or the other
+// subscribers. The subscriber is called again with every later change, and after a pause without
+// one, until it succeeds: prev is then the last image that it applied, and the Delta has all that
+// it lacks, which may be empty. So a subscriber must be able to apply again what a call that
+// failed has applied. What a subscriber has taken note of, such as a log that is missing, is no
+// error. Lacking has the subscribers that lack changes.
 type Subscriber func(ctx context.Context, prev, next *Image, d *Delta) error
 
 // Applier follows a Store and publishes Images.
@@ -33,7 +40,7 @@ type Applier struct {
 	image atomic.Pointer[Image]
 
 	mu          sync.Mutex
-	subscribers []subscription
+	subscribers []*subscription
 	finish      []func(context.Context, int64) error
 	moved       chan struct{} // closed and replaced when image or err changes
 	err         error         // why the applier ended; nil while it runs
@@ -45,7 +52,22 @@ type Applier struct {
 type subscription struct {
 	name string
 	call Subscriber
+	// last is the newest image that it applied if it lacks later ones, otherwise nil. The
+	// applier's goroutine writes it and why with mu, and may read them without.
+	last *Image
+	why  Lack
 }
+
+// Lack is a part of the broker that has not applied the newest image.
+type Lack struct {
+	Part    string    // the name of the subscriber
+	Applied int64     // the version that it applied last
+	Since   time.Time // of the first failure
+	Err     error     // of the newest attempt
+}
+
+// retryPause is the pause after which a subscriber that lacks a change is called again.
+const retryPause = time.Second
 
 // NewApplier returns an applier that shows the empty Image.
 func NewApplier(log *zap.Logger) *Applier {
@@ -56,11 +78,11 @@ func NewApplier(log *zap.Logger) *Applier {
 
 // Subscribe adds a subscriber; subscribers run in the order in which they were added. If it is
 // added after Start, its first notification is the next change, without the existing state. The
-// name is for the log.
+// name is for the log and for Lacking.
 func (a *Applier) Subscribe(name string, s Subscriber) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.subscribers = append(a.subscribers, subscription{name, s})
+	a.subscribers = append(a.subscribers, &subscription{name: name, call: s})
 }
 
 // Finish adds a function that waits for work that subscribers continue in the background for one
@@ -73,7 +95,8 @@ func (a *Applier) Finish(wait func(ctx context.Context, version int64) error) {
 	a.finish = append(a.finish, wait)
 }
 
-// Image returns the newest image that all subscribers have applied. It is never nil.
+// Image returns the newest image that all subscribers have applied, except those of Lacking. It is
+// never nil.
 func (a *Applier) Image() *Image { return a.image.Load() }
 
 // Start reads the store, notifies the subscribers of its content, publishes the first Image and
@@ -150,6 +173,18 @@ func (a *Applier) Err() error {
 	return a.err
 }
 
+// Lacking returns the parts of the broker that lack a change because it failed there.
+func (a *Applier) Lacking() (list []Lack) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.subscribers {
+		if s.last != nil {
+			list = append(list, s.why)
+		}
+	}
+	return list
+}
+
 // Done returns a channel that is closed when the applier has ended; Err then returns the reason. It
 // is nil before Start.
 func (a *Applier) Done() <-chan struct{} { return a.done }
@@ -174,7 +209,7 @@ func (a *Applier) run(ctx context.Context, store Store, watch Watcher) {
 func (a *Applier) follow(ctx context.Context, store Store, watch Watcher) error {
 	defer func() { watch.Close() }()
 	for {
-		batch, err := watch.Next(ctx)
+		batch, err := a.next(ctx, watch)
 		switch {
 		case errors.Is(err, ErrCompacted):
 			watch.Close()
@@ -191,6 +226,27 @@ func (a *Applier) follow(ctx context.Context, store Store, watch Watcher) error 
 		}
 		a.publish(ctx, next, delta)
 	}
+}
+
+// next returns the next change. While it waits for one, it calls the subscribers again that lack
+// changes.
+func (a *Applier) next(ctx context.Context, watch Watcher) (Batch, error) {
+	for len(a.Lacking()) > 0 {
+		within, cancel := context.WithTimeout(ctx, retryPause)
+		batch, err := watch.Next(within)
+		late := within.Err() != nil && errors.Is(err, within.Err())
+		cancel()
+		if !late || ctx.Err() != nil {
+			return batch, err
+		}
+		img := a.Image()
+		for _, s := range a.subscribed() {
+			if s.last != nil {
+				a.notify(ctx, s, s.last, img, Diff(s.last, img))
+			}
+		}
+	}
+	return watch.Next(ctx)
 }
 
 // resync reads the whole store because the history was compacted. The returned watcher is valid
@@ -213,16 +269,12 @@ func (a *Applier) resync(ctx context.Context, store Store) (Watcher, error) {
 // publish runs the subscribers and then shows the image.
 func (a *Applier) publish(ctx context.Context, next *Image, d *Delta) {
 	prev := a.Image()
-	a.mu.Lock()
-	subscribers := a.subscribers
-	a.mu.Unlock()
-	if !d.Empty() {
-		for _, s := range subscribers {
-			if err := s.call(ctx, prev, next, d); err != nil {
-				a.log.Error("metadata subscriber failed: this part of the broker lacks a change; restart the broker",
-					zap.String("subscriber", s.name),
-					zap.Int64("version", next.Version()), zap.Error(err))
-			}
+	for _, s := range a.subscribed() {
+		switch {
+		case s.last != nil:
+			a.notify(ctx, s, s.last, next, Diff(s.last, next))
+		case !d.Empty():
+			a.notify(ctx, s, prev, next, d)
 		}
 	}
 	a.image.Store(next)
@@ -230,6 +282,36 @@ func (a *Applier) publish(ctx context.Context, next *Image, d *Delta) {
 	defer a.mu.Unlock()
 	close(a.moved)
 	a.moved = make(chan struct{})
+}
+
+func (a *Applier) subscribed() []*subscription {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.subscribers
+}
+
+// notify calls a subscriber, and notes whether it lacks the change then.
+func (a *Applier) notify(ctx context.Context, s *subscription, prev, next *Image, d *Delta) {
+	err := s.call(ctx, prev, next, d)
+	lacked, before := s.last != nil, s.why.Err
+	a.mu.Lock()
+	switch {
+	case err == nil:
+		s.last, s.why = nil, Lack{}
+	case lacked:
+		s.why.Err = err
+	default:
+		s.last, s.why = prev, Lack{Part: s.name, Applied: prev.Version(), Since: time.Now(), Err: err}
+	}
+	a.mu.Unlock()
+	about := []zap.Field{zap.String("subscriber", s.name), zap.Int64("version", next.Version())}
+	switch {
+	case err == nil && lacked:
+		a.log.Info("metadata subscriber has all changes again", about...)
+	case err != nil && (!lacked || before.Error() != err.Error()):
+		a.log.Error("metadata subscriber failed: this part of the broker lacks a change until it succeeds; see chronikctl cluster health",
+			append(about, zap.Error(err))...)
+	}
 }
 
 func loadStore(ctx context.Context, store Store) (*Image, error) {

@@ -90,24 +90,67 @@ func TestSubscribersRunInOrderBeforeTheImageIsVisible(t *testing.T) {
 	}
 }
 
-func TestFailedSubscriberIsLoggedAndStopsNothing(t *testing.T) {
-	core, logs := observer.New(zap.ErrorLevel)
-	s := openStore(t, 0)
-	a := metadata.NewApplier(zap.New(core))
-	seen := 0
-	a.Subscribe("broken", func(context.Context, *metadata.Image, *metadata.Image, *metadata.Delta) error {
-		return errors.New("disk on fire")
+// A subscriber that fails gets what it lacks with the next change, and after a pause without one.
+// The others are not held up, and one line of the log says it.
+func TestASubscriberThatFailsGetsWhatItLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		s := openStore(t, 0)
+		a := metadata.NewApplier(zap.New(core))
+		fails, seen, others := 3, []string(nil), 0
+		a.Subscribe("broken", func(_ context.Context, prev, next *metadata.Image, d *metadata.Delta) error {
+			seen = append(seen, fmt.Sprint(prev.Version(), next.Version(), names(d.Created)))
+			if fails--; fails >= 0 {
+				return errors.New("disk on fire")
+			}
+			return nil
+		})
+		a.Subscribe("next", func(context.Context, *metadata.Image, *metadata.Image, *metadata.Delta) error {
+			others++
+			return nil
+		})
+		addTopic(t, s, 0)
+		begun := time.Now()
+		start(t, a, s)
+		if l := a.Lacking(); len(l) != 1 || l[0].Part != "broken" || l[0].Applied != 0 || !l[0].Since.Equal(begun) || l[0].Err == nil {
+			t.Errorf("it lacks %+v", l)
+		}
+		wait(t, a, addTopic(t, s, 1))
+		for len(a.Lacking()) > 0 {
+			time.Sleep(time.Second)
+		}
+		wait(t, a, addTopic(t, s, 2))
+		want := []string{"0 1 [t0]", "0 2 [t0 t1]", "0 2 [t0 t1]", "0 2 [t0 t1]", "2 3 [t2]"}
+		if !slices.Equal(seen, want) || others != 3 {
+			t.Errorf("calls %q, want %q; the next subscriber was called %d times", seen, want, others)
+		}
+		if n := logs.FilterMessageSnippet("subscriber failed").Len(); n != 1 || logs.FilterMessageSnippet("all changes again").Len() != 1 {
+			t.Errorf("%d errors logged; %v", n, logs.All())
+		}
 	})
-	a.Subscribe("next", func(context.Context, *metadata.Image, *metadata.Image, *metadata.Delta) error {
-		seen++
-		return nil
+}
+
+// One that always fails is called again after each pause, and Lacking has its newest error.
+func TestASubscriberThatAlwaysFailsLacksTheChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t, 0)
+		a := metadata.NewApplier(zap.NewNop())
+		calls := 0
+		a.Subscribe("broken", func(context.Context, *metadata.Image, *metadata.Image, *metadata.Delta) error {
+			calls++
+			return fmt.Errorf("attempt %d", calls)
+		})
+		begun := time.Now()
+		start(t, a, s)
+		wait(t, a, addTopic(t, s, 0))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if l := a.Lacking(); len(l) != 1 || l[0].Err.Error() != fmt.Sprintf("attempt %d", calls) || calls < 50 || !l[0].Since.Equal(begun) {
+			t.Errorf("%d calls; it lacks %+v", calls, l)
+		}
+		wait(t, a, addTopic(t, s, 1))
+		a.Stop()
 	})
-	start(t, a, s)
-	wait(t, a, addTopic(t, s, 0))
-	wait(t, a, addTopic(t, s, 1))
-	if seen != 2 || logs.FilterMessageSnippet("subscriber failed").Len() != 2 {
-		t.Errorf("the next subscriber was called %d times, %d errors logged; want 2 and 2", seen, logs.Len())
-	}
 }
 
 // A transaction without a visible change still raises the version.

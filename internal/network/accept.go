@@ -34,7 +34,7 @@ func (s *Server) accept(l *Listener, ln net.Listener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		}
-		s.opts.Observer.Refused(l, RefusedFiles)
+		s.opts.Observer.Refused(l, netip.Addr{}, RefusedFiles)
 		s.limited.listener(l, "accept failed; waiting before the next", err)
 		failures++
 		if !pause.Wait(s.draining, acceptBackoff.After(failures)) {
@@ -67,12 +67,12 @@ func (s *Server) admit(l *Listener, nc net.Conn) {
 	} else {
 		_ = nc.Close() // no bytes were exchanged on it
 	}
-	s.refused(l, nc.RemoteAddr(), reason)
+	s.refused(l, nc.RemoteAddr(), remoteIP(nc), reason)
 }
 
 // refused reports that a connection was refused.
-func (s *Server) refused(l *Listener, client net.Addr, reason RefuseReason) {
-	s.opts.Observer.Refused(l, reason)
+func (s *Server) refused(l *Listener, client net.Addr, ip netip.Addr, reason RefuseReason) {
+	s.opts.Observer.Refused(l, ip, reason)
 	if reason != RefusedDraining {
 		s.limited.listener(l, "connection refused", fmt.Errorf("limit %q reached, client %s", reason, client))
 	}

@@ -43,7 +43,7 @@ func (s *Server) Adopt(nc net.Conn, early []byte, of *Adopted) error {
 	l := *h.listener
 	l.Forward, l.Brokers, l.SASL, l.AdvertisedHost, l.AdvertisedPort = true, false, false, of.Host, of.Port
 	c := newConn(s, &l, h.Conn)
-	c.sock.tls, c.adopted, c.slot = h.socket, of.Ended, slot{link: true}
+	c.sock.tls, c.adopted, c.slot = h.socket, of.Ended, slot{counts: againstNone}
 	if at, err := netip.ParseAddrPort(of.Peer); err == nil {
 		c.peer, c.ip = net.TCPAddrFromAddrPort(at), at.Addr().Unmap()
 	}

@@ -20,8 +20,8 @@ type held struct {
 // would connect again at once, waits. Nothing is read from it. It counts against the limits on
 // connections, and at a limit makes room for one that is served; at a limit it is closed at once.
 func (s *Server) hold(l *Listener, nc net.Conn, wait time.Duration) {
-	s.refused(l, nc.RemoteAddr(), RefusedRate)
 	ip := remoteIP(nc)
+	s.refused(l, nc.RemoteAddr(), ip, RefusedRate)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if over, _ := s.over(l, ip, false); s.stopped || len(s.held) >= maxHeld || over != "" {

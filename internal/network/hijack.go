@@ -61,9 +61,9 @@ func (r *Request) Hijack() (net.Conn, error) {
 	s := c.srv
 	s.mu.Lock()
 	killed := s.killed
-	if !c.slot.link {
+	if c.slot.counts != againstNone {
 		s.take(c.slot, -1)
-		c.slot.link = true
+		c.slot.counts = againstNone
 	}
 	c.join(nil)
 	s.hijacked[h] = struct{}{}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -48,7 +49,7 @@ func startForBrokers(t testing.TB, h func(*Request), o Observer) (*fixture, *hij
 
 // counts counts the events of connections.
 type counts struct {
-	noopObserver
+	NoObserver
 	opened, closed, links atomic.Int64
 }
 
@@ -200,12 +201,12 @@ func TestLinksAreAcceptedAboveTheLimits(t *testing.T) {
 
 // refusals are the reasons why connections were refused.
 type refusals struct {
-	noopObserver
+	NoObserver
 	mu  sync.Mutex
 	all []RefuseReason
 }
 
-func (r *refusals) Refused(_ *Listener, why RefuseReason) {
+func (r *refusals) Refused(_ *Listener, _ netip.Addr, why RefuseReason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, why)

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -30,11 +31,13 @@ func (o *recorder) count() int {
 	return o.sent
 }
 
-func (o *recorder) Opened(l *Listener)                    { o.add("%s opened", l.Name) }
-func (o *recorder) Closed(l *Listener, why CloseReason)   { o.add("%s closed: %s", l.Name, why) }
-func (o *recorder) Refused(l *Listener, why RefuseReason) { o.add("%s refused: %s", l.Name, why) }
-func (o *recorder) Throttled(key int16, d time.Duration)  { o.add("throttled %d: %v", key, d) }
-func (o *recorder) BudgetWait(name string)                { o.add("waits for %s", name) }
+func (o *recorder) Opened(l *Listener)                  { o.add("%s opened", l.Name) }
+func (o *recorder) Closed(l *Listener, why CloseReason) { o.add("%s closed: %s", l.Name, why) }
+func (o *recorder) Refused(l *Listener, _ netip.Addr, why RefuseReason) {
+	o.add("%s refused: %s", l.Name, why)
+}
+func (o *recorder) Throttled(key int16, d time.Duration) { o.add("throttled %d: %v", key, d) }
+func (o *recorder) BudgetWait(name string)               { o.add("waits for %s", name) }
 func (o *recorder) Handshake(l *Listener, result string, _ time.Duration) {
 	o.add("%s handshake: %s", l.Name, result)
 }

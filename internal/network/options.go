@@ -66,6 +66,9 @@ type Options struct {
 
 	// Limits bound the open connections; SetLimits changes them. Default: no limits.
 	Limits Limits
+	// LocalPlaces is how many connections from the broker's own machine are served above the limits
+	// of all connections and of a listener, so that an administrator can raise them. Default: none.
+	LocalPlaces int
 	// Connecting is called for each new connection; it returns for how long its address has to wait
 	// because it made too many, 0 if it need not. Such a connection is not served, and closed after
 	// that time. Listeners of other brokers are exempt. Default: none waits.
@@ -158,7 +161,7 @@ func (o *Options) complete() error {
 		o.Log = zap.NewNop()
 	}
 	if o.Observer == nil {
-		o.Observer = noopObserver{}
+		o.Observer = NoObserver{}
 	}
 	if o.Pool == nil {
 		o.Pool = new(bufpool.Pool)
@@ -224,7 +227,9 @@ type Listener struct {
 type Observer interface {
 	Opened(*Listener)
 	Closed(*Listener, CloseReason)
-	Refused(*Listener, RefuseReason)
+	// Refused is called when a connection from an address was refused; the address is not valid if
+	// accept failed.
+	Refused(*Listener, netip.Addr, RefuseReason)
 	// Answered is called when a request's answer is ready, after its Code was
 	// set. The request's fields are valid during the call.
 	Answered(r *Request, responseBytes int, took time.Duration)
@@ -310,16 +315,35 @@ const (
 	RefusedDraining        RefuseReason = "draining"
 )
 
-// noopObserver ignores all events.
-type noopObserver struct{}
+// NoObserver ignores all events. An Observer of some events embeds it.
+type NoObserver struct{}
 
-func (noopObserver) Opened(*Listener)                           {}
-func (noopObserver) Closed(*Listener, CloseReason)              {}
-func (noopObserver) Refused(*Listener, RefuseReason)            {}
-func (noopObserver) Answered(*Request, int, time.Duration)      {}
-func (noopObserver) Sent(int16, time.Duration)                  {}
-func (noopObserver) Throttled(int16, time.Duration)             {}
-func (noopObserver) BudgetWait(string)                          {}
-func (noopObserver) Handshake(*Listener, string, time.Duration) {}
-func (noopObserver) Login(*LoginEvent)                          {}
-func (noopObserver) Logout(*LogoutEvent)                        {}
+// Opened implements Observer.
+func (NoObserver) Opened(*Listener) {}
+
+// Closed implements Observer.
+func (NoObserver) Closed(*Listener, CloseReason) {}
+
+// Refused implements Observer.
+func (NoObserver) Refused(*Listener, netip.Addr, RefuseReason) {}
+
+// Answered implements Observer.
+func (NoObserver) Answered(*Request, int, time.Duration) {}
+
+// Sent implements Observer.
+func (NoObserver) Sent(int16, time.Duration) {}
+
+// Throttled implements Observer.
+func (NoObserver) Throttled(int16, time.Duration) {}
+
+// BudgetWait implements Observer.
+func (NoObserver) BudgetWait(string) {}
+
+// Handshake implements Observer.
+func (NoObserver) Handshake(*Listener, string, time.Duration) {}
+
+// Login implements Observer.
+func (NoObserver) Login(*LoginEvent) {}
+
+// Logout implements Observer.
+func (NoObserver) Logout(*LogoutEvent) {}

@@ -80,7 +80,7 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.Is(err, errStopped):
 		return ClosedShutdown, false
 	case c.over != "":
-		c.srv.refused(c.listener, c.peer, c.over)
+		c.srv.refused(c.listener, c.peer, c.ip, c.over)
 		return ClosedLimit, false
 	case errors.As(err, &h):
 		c.srv.limited.log(c, zap.InfoLevel, "closing a connection, its TLS handshake failed", h)
@@ -304,6 +304,19 @@ func (c *conn) charge(k *admission, size int) error {
 		return errStopped
 	}
 	return nil
+}
+
+// starvation is a wait of the reader for memory; the zero value stands for none.
+type starvation struct {
+	budget string
+	since  time.Time
+}
+
+// setStarved records for which memory the reader waits, the zero value when it does not.
+func (c *conn) setStarved(s starvation) {
+	c.mu.Lock()
+	c.starved = s
+	c.mu.Unlock()
 }
 
 // readTo reads until p, whose first n bytes are there, is full. It reads no further.

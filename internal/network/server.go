@@ -44,6 +44,7 @@ type Server struct {
 	hijacked  map[*hijackedConn]struct{} // not closed yet
 	held      map[net.Conn]held          // see hold
 	killed    bool                       // connections that are hijacked from now on are closed
+	locals    int                        // connections in Options.LocalPlaces
 	slots     int                        // connections, including closed ones whose requests are unanswered
 	perIP     map[netip.Addr]int         // slots of each address
 	perName   map[string]int             // slots of each listener, by name
@@ -172,7 +173,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 // enter is add; the caller displaces the connection that it returns, if any.
 func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding *conn, ok bool) {
 	ip := remoteIP(nc)
-	visitor := l.TLS != nil || l.SASL
+	visitor, counts := l.TLS != nil || l.SASL, againstAll
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -186,6 +187,8 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 	case yielding != nil:
 		over = ""
 	case over == "":
+	case s.locals < s.opts.LocalPlaces && (over == RefusedTotal || over == RefusedListener) && local(nc):
+		counts, over = againstLocal, ""
 	case s.opts.Link == nil || !l.Brokers:
 		return over, nil, false
 	case s.crowds.callers.Len() >= maxCallers:
@@ -195,12 +198,15 @@ func (s *Server) enter(l *Listener, nc net.Conn) (reason RefuseReason, yielding 
 		yielding.join(nil)
 	}
 	c := newConn(s, l, nc)
-	c.slot, c.over = slot{ip: c.ip, listener: l.Name, link: over != ""}, over
+	if over != "" {
+		counts = againstNone
+	}
+	c.slot, c.over = slot{ip: c.ip, listener: l.Name, counts: counts}, over
 	c.login = s.beginLogin(l, c.opened, over != "")
 	switch {
 	case over != "":
 		c.join(&s.crowds.callers)
-	case visitor:
+	case visitor && counts != againstLocal: // one that yields its local place frees none of the limit
 		c.join(&s.crowds.visitors)
 	}
 	s.take(c.slot, 1)
@@ -281,13 +287,37 @@ func (s *Server) known(c *conn) {
 type slot struct {
 	ip       netip.Addr
 	listener string
-	link     bool // of a broker, or of a caller: it does not count
+	counts   against
+}
+
+// against is which limits a slot counts against.
+type against uint8
+
+const (
+	againstAll   against = iota // all limits
+	againstNone                 // none: it is that of a broker, or of a caller
+	againstLocal                // Options.LocalPlaces
+)
+
+// local reports whether a client is on the same machine: it connects to its own address, or through
+// the loopback interface.
+func local(nc net.Conn) bool {
+	ip := remoteIP(nc)
+	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok && ip == a.AddrPort().Addr().Unmap() {
+		return ip.IsValid()
+	}
+	return ip.IsLoopback()
 }
 
 // take occupies a slot (n = 1) or frees it (n = -1). Caller holds mu.
 func (s *Server) take(x slot, n int) {
-	if x.link {
+	switch x.counts {
+	case againstNone:
 		return
+	case againstLocal:
+		s.locals += n
+		return
+	case againstAll:
 	}
 	s.slots += n
 	s.perName[x.listener] += n

@@ -97,6 +97,6 @@ func (c *conn) displace() {
 	c.kill(ClosedLimit)
 	c.mu.Unlock()
 	if c.over == "" { // otherwise its reader reports it
-		c.srv.refused(c.listener, c.peer, RefusedUnauthenticated)
+		c.srv.refused(c.listener, c.peer, c.ip, RefusedUnauthenticated)
 	}
 }

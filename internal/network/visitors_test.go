@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,4 +177,76 @@ func TestFailedLoginsKeepNobodyOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A few connections from the machine of the broker are served above the limits of all connections
+// and of a listener, so that an administrator gets in; no others are, nor addresses that may have
+// none.
+func TestTheMachineOfTheBrokerHasAWayIn(t *testing.T) {
+	for name, limit := range map[string]func(*Limits){
+		"all":      func(l *Limits) { l.Connections = 1 },
+		"listener": func(l *Limits) { l.Listeners = map[string]int{"plain": 1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, echo, func(o *Options) { limit(&o.Limits); o.LocalPlaces = 2 })
+				ln := newPipeListener()
+				must(t, f.Serve(&Listener{Name: "plain"}, ln))
+				var all []*client
+				for _, from := range []string{"10.0.0.1", "127.0.0.1", "127.0.0.1"} {
+					c := ln.dialAs(from)
+					all = append(all, c)
+					c.send(t, frame(keyMetadata, 1, 1, nil))
+					c.want(t, 1)
+				}
+				ln.dialAs("10.0.0.2").wantClosed(t)
+				ln.dialAs("127.0.0.1").wantClosed(t)
+				_ = all[2].Close()
+				synctest.Wait()
+				with := f.opts.Limits
+				with.PerIPOf = map[netip.Addr]int32{netip.MustParseAddr("127.0.0.1"): 0}
+				f.SetLimits(with)
+				ln.dialAs("127.0.0.1").wantClosed(t)
+				for _, c := range all {
+					_ = c.Close()
+				}
+				f.end(t)
+				if f.slots != 0 || f.locals != 0 {
+					t.Errorf("left over: %d slots, %d local places", f.slots, f.locals)
+				}
+			})
+		})
+	}
+}
+
+// A place of the broker's machine makes no room for clients of elsewhere: the limit holds however
+// long local connections do not log in.
+func TestLocalPlacesMakeNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, ln := behindLogin(t, &users{}, echo, func(o *Options) { o.Limits.Connections, o.LocalPlaces = 4, 2 })
+		var all []*client
+		for range 4 {
+			c := ln.dialAs("10.0.0.1")
+			c.login(t, "bob", "secret")
+			all = append(all, c)
+		}
+		for range 3 {
+			all = append(all, ln.dialAs("127.0.0.1")) // does not log in
+			time.Sleep(2 * f.opts.roomAfter)
+			for _, from := range []string{"10.0.9.1", "127.0.0.1"} {
+				all = append(all, ln.dialAs(from))
+			}
+			synctest.Wait()
+			if n := f.Stats().Connections; n > 6 {
+				t.Errorf("%d connections are open: 4 and 2 local ones may be", n)
+			}
+		}
+		for _, c := range all {
+			_ = c.Close()
+		}
+		f.end(t)
+		if f.slots != 0 || f.locals != 0 {
+			t.Errorf("left over: %d slots, %d local places", f.slots, f.locals)
+		}
+	})
 }

@@ -30,10 +30,9 @@ func At(step view.WaitStep) *Waiter {
 	return &Waiter{Steps: func(_ string, list []view.WaitStep) []view.WaitStep { return append(list, step) }}
 }
 
-// WaitsAt records where the request waits, for Waits: it costs one store, and Waits asks w. about
-// names what it waits for, such as a group, if w is Named; a request gets one name at most. nil: it
-// waits no longer.
-// It must be called before the request may be answered.
+// WaitsAt records where the request waits, for Waits: it costs one store, and Waits asks w. nil
+// means that it waits no longer. about names what it waits for, such as a group, if w is Named; a
+// request gets one name at most. WaitsAt must be called before the request may be answered.
 func (r *Request) WaitsAt(w *Waiter, about string) {
 	if about != "" {
 		r.about = about
@@ -55,8 +54,10 @@ type oldest struct {
 }
 
 func (o *oldest) add(w view.Wait) {
-	if o.list = append(o.list, w); len(o.list) >= 2*o.most {
-		o.trim()
+	if o.list = append(o.list, w); len(o.list) < 2*o.most {
+		return
+	}
+	if o.trim(); len(o.list) > 0 {
 		o.least = o.list[len(o.list)-1].AgeMs
 	}
 }
@@ -104,14 +105,14 @@ func (c *conn) gather(g *gathering) {
 		if r.ready {
 			continue // it waits for one before it, or for the client: see unread
 		}
-		of := &g.busy
+		kind := &g.busy
 		g.all.Waiting++
 		if w := r.waiter.Load(); w != nil && w.Idle {
 			g.all.Idle++
-			of = &g.idle
+			kind = &g.idle
 		}
-		if age := since(r.Received, g.now); age >= of.least {
-			of.add(c.waitOf(r, g.now))
+		if age := since(r.Received, g.now); age >= kind.least {
+			kind.add(c.waitOf(r, g.now))
 		}
 	}
 	for _, held := range [...]func(time.Time) (view.WaitStep, time.Time, bool){c.unread, c.throttled, c.starves} {
@@ -194,17 +195,4 @@ func (c *conn) throttled(now time.Time) (view.WaitStep, time.Time, bool) {
 func (c *conn) starves(time.Time) (view.WaitStep, time.Time, bool) {
 	return view.WaitStep{Step: view.StepMemory, For: "memory: requests of the kind " + c.starved.budget + " have all of it"},
 		c.starved.since, !c.starved.since.IsZero()
-}
-
-// starvation is a wait of the reader for memory; the zero value stands for none.
-type starvation struct {
-	budget string
-	since  time.Time
-}
-
-// setStarved records for which memory the reader waits, the zero value when it does not.
-func (c *conn) setStarved(s starvation) {
-	c.mu.Lock()
-	c.starved = s
-	c.mu.Unlock()
 }

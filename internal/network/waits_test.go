@@ -83,6 +83,9 @@ func TestWaitsListsTheOldest(t *testing.T) {
 		w.send(t, p)
 		list = append(list, <-parked)
 	}
+	if got := f.Waits(0); len(got.List) != 0 || got.Waiting != all {
+		t.Errorf("%+v", got)
+	}
 	for most := 1; most < all; most += 7 {
 		got := f.Waits(most)
 		if len(got.List) != most || got.Waiting != all || got.List[0].ClientID != "orders" {

@@ -34,9 +34,10 @@ type Cluster struct {
 	// the ISRs of partitions that this broker leads, by kind. Only Follow needs them.
 	Elections, ISRChanges *prometheus.CounterVec
 
-	mu      sync.Mutex
-	stuck   map[string]time.Time // since when partitions wait, by their reason
-	orphans time.Time            // since when there are voters without a broker
+	mu        sync.Mutex
+	stuck     map[string]time.Time // since when partitions wait, by their reason
+	orphans   time.Time            // since when there are voters without a broker
+	processes map[int32]*processes // those of each broker
 }
 
 // View returns what the broker knows now.
@@ -53,9 +54,11 @@ func (c *Cluster) at(now time.Time) *view.Cluster {
 	}
 	s := survey{c: c, img: img, x: x, at: map[int32]int{}, groups: map[string]*view.Leaderless{}}
 	s.brokers()
+	s.listeners()
 	s.partitions()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.turns(img, x, now)
 	if x.Quorum.Orphans == 0 {
 		c.orphans = time.Time{}
 	} else if c.orphans.IsZero() {
@@ -133,6 +136,35 @@ func (s *survey) brokers() {
 	}
 }
 
+// listeners adds the listeners that not all active brokers have. Brokers that only vote lead
+// nothing, so clients need not learn them. Listeners that forward are not registered: they name all
+// brokers with their own address.
+func (s *survey) listeners() {
+	var active []*metadata.Broker
+	names := map[string]bool{}
+	for i := range s.regs {
+		if b := &s.regs[i]; s.states[i].Liveness == metadata.Active && !b.Votes() {
+			active = append(active, b)
+			for _, l := range b.Listeners {
+				names[l.Listener] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		l := view.Listener{Name: name}
+		for _, b := range active {
+			if _, has := b.Endpoint(name); has {
+				l.On = append(l.On, b.ID)
+			} else {
+				l.Lacks = append(l.Lacks, b.ID)
+			}
+		}
+		if len(l.Lacks) > 0 {
+			s.x.Uncommon = append(s.x.Uncommon, l)
+		}
+	}
+}
+
 // address joins a host and a port; an IPv6 address gets brackets.
 func address[P ~uint16 | ~int32 | ~int](host string, port P) string {
 	if strings.Contains(host, ":") {
@@ -145,8 +177,12 @@ func address[P ~uint16 | ~int32 | ~int](host string, port P) string {
 func (s *survey) partitions() {
 	for t := range s.img.Topics() {
 		for i, p := range t.Partitions.All() {
+			s.x.Partitions++
 			if p.Lost() {
 				s.x.Unclean.Add(t.Name, i)
+			}
+			if p.Leader < 0 || len(p.ISR) < s.c.MinISR(s.img, t, p) || slices.ContainsFunc(p.ISR, s.away) {
+				s.x.Apart++
 			}
 			if len(p.Adding)+len(p.Removing) > 0 {
 				s.x.Moving++
@@ -168,6 +204,12 @@ func (s *survey) partitions() {
 			s.led(t, i, p)
 		}
 	}
+}
+
+// away reports whether this broker does not reach another one.
+func (s *survey) away(broker int32) bool {
+	return slices.Contains(s.x.Quorum.Away, broker) ||
+		slices.ContainsFunc(s.x.Unreached, func(x view.Unreached) bool { return x.Broker == broker })
 }
 
 // led adds a partition with a leader.

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"maps"
+	"reflect"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -14,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Brokers and led partitions are counted by state, and new leader epochs by where the leader comes
@@ -141,4 +143,43 @@ func counts(t *testing.T, c *Cluster) map[string]float64 {
 		all[from] = m.GetCounter().GetValue()
 	}
 	return all
+}
+
+// A listener name belongs to all active brokers: clients learn others by the name that they dialed.
+func TestListenersThatSomeActiveBrokersLack(t *testing.T) {
+	store := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
+	t.Cleanup(func() { _ = store.Close() })
+	applier := metadata.NewApplier(zap.NewNop())
+	must.OK(t, applier.Start(t.Context(), store))
+	t.Cleanup(applier.Stop)
+	c := &Cluster{Self: 1, Image: applier.Image}
+	write := func(kvs ...metadata.KV) {
+		t.Helper()
+		rev, err := store.Txn(t.Context(), metadata.Txn{Put: kvs})
+		must.OK(t, err)
+		must.OK(t, applier.WaitFor(t.Context(), rev))
+	}
+	register := func(id int32, state metadata.Liveness, dirs []metadata.BrokerDir, listeners ...string) {
+		b := metadata.Broker{Member: uint64(id), Dirs: dirs}
+		for _, name := range listeners {
+			b.Listeners = append(b.Listeners, metadata.Endpoint{Listener: name, Host: "h", Port: 1})
+		}
+		write(metadata.KV{Key: metadata.BrokerKey(id), Value: b.Encode()},
+			metadata.KV{Key: metadata.LivenessKey(id), Value: metadata.BrokerState{Liveness: state}.Encode()})
+	}
+	check := func(want ...view.Listener) {
+		t.Helper()
+		if got := c.View().Uncommon; !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	disk := func(id byte) []metadata.BrokerDir { return []metadata.BrokerDir{{ID: [16]byte{id}}} }
+	register(1, metadata.Active, disk(1), "default", "tls")
+	register(2, metadata.Active, disk(2), "tls", "default")
+	register(3, metadata.Fenced, disk(3), "brokers")
+	register(4, metadata.Active, nil, "votes")
+	check()
+	register(3, metadata.Active, disk(3), "brokers", "tls")
+	check(view.Listener{Name: "brokers", On: []int32{3}, Lacks: []int32{1, 2}},
+		view.Listener{Name: "default", On: []int32{1, 2}, Lacks: []int32{3}})
 }

@@ -11,8 +11,12 @@ import (
 
 // Follow is a metadata.Subscriber that counts new leader epochs and changes of the ISRs of led
 // partitions, and logs unclean elections: the controller that decided one may have ended before it
-// knew. Changes between two images count as one. It never blocks.
-func (c *Cluster) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.Delta) error {
+// knew. It remembers the processes that register by turns. Changes between two images count as one.
+// It never blocks.
+func (c *Cluster) Follow(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+	if d.Brokers {
+		c.registrations(next)
+	}
 	for _, t := range d.Created { // when the broker starts, all topics
 		for i, p := range t.Partitions.All() {
 			c.note(t, i, beforePresent(p))

@@ -10,13 +10,18 @@ import (
 )
 
 // key identifies a group of partitions without a leader.
-func key(l *view.Leaderless) string { return fmt.Sprint(l.Why, " ", text.Numbers(l.Brokers), l.Sole) }
+func key(l *view.Leaderless) string {
+	return fmt.Sprint(l.Why, " ", text.Numbers(l.Brokers), l.Sole, l.Lossless)
+}
 
 // leaderless returns why a partition has no leader; its name is not added.
 func leaderless(img *metadata.Image, tp metadata.TopicPartition, p *metadata.Partition) view.Leaderless {
 	could := slices.Concat(p.ISR, p.ELR)
 	if len(could) == 0 {
 		switch {
+		case p.Last.IsZero() && img.Recovered().UnixMilli() > 0:
+			return view.Leaderless{Why: view.Recovered, Brokers: without(img, p.Replicas, tp),
+				Lossless: img.FeatureLevel() >= metadata.LedLevel}
 		case p.Last.IsZero():
 			return view.Leaderless{Why: view.ForDirectory, Brokers: p.Replicas}
 		case p.Last.Lossy:
@@ -44,6 +49,16 @@ func active(img *metadata.Image, broker int32) bool {
 func absent(img *metadata.Image, brokers []int32) (list []int32) {
 	for _, id := range brokers {
 		if !active(img, id) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// without returns the brokers whose replica cannot take part in an election.
+func without(img *metadata.Image, brokers []int32, tp metadata.TopicPartition) (list []int32) {
+	for _, id := range brokers {
+		if !active(img, id) || !hasLog(img, id, tp) {
 			list = append(list, id)
 		}
 	}

@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -9,11 +11,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/security/refusals"
 	"github.com/chronik-io/chronik/internal/share"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Network is a network.Observer that updates metrics. It resolves the series that change with every
@@ -23,6 +31,7 @@ type Network struct {
 	req       *metrics.Requests
 	listeners map[string]listenerSeries // by name; never changes
 	apis      []*apiSeries              // by key; nil if the API is not supported
+	refused   *refusals.Table
 }
 
 type listenerSeries struct {
@@ -40,9 +49,11 @@ type apiSeries struct {
 	failed  sync.Map // error code (int16) to prometheus.Counter
 }
 
-// NewNetwork resolves the series of these listeners and APIs.
-func NewNetwork(net *metrics.Network, req *metrics.Requests, listeners []string, table *protocol.Table) *Network {
-	o := &Network{net: net, req: req, listeners: make(map[string]listenerSeries, len(listeners))}
+// NewNetwork resolves the series of these listeners and APIs. It counts refused connections and
+// logins in refused, too.
+func NewNetwork(net *metrics.Network, req *metrics.Requests, listeners []string, table *protocol.Table,
+	refused *refusals.Table) *Network {
+	o := &Network{net: net, req: req, refused: refused, listeners: make(map[string]listenerSeries, len(listeners))}
 	for _, name := range listeners {
 		o.listeners[name] = listenerSeries{in: net.BytesIn.WithLabelValues(name), out: net.BytesOut.WithLabelValues(name),
 			open: net.Connections.WithLabelValues(name)}
@@ -78,6 +89,7 @@ func errorName(code int16) string {
 func (o *Network) Opened(l *network.Listener) {
 	o.net.Accepted.WithLabelValues(l.Name).Inc()
 	o.listeners[l.Name].open.Inc()
+	o.refused.Passed(view.RefusedConnection, "")
 }
 
 // Closed implements network.Observer.
@@ -87,8 +99,28 @@ func (o *Network) Closed(l *network.Listener, why network.CloseReason) {
 }
 
 // Refused implements network.Observer.
-func (o *Network) Refused(l *network.Listener, why network.RefuseReason) {
+func (o *Network) Refused(l *network.Listener, ip netip.Addr, why network.RefuseReason) {
 	o.net.Refused.WithLabelValues(l.Name, string(why)).Inc()
+	limit := ""
+	switch why {
+	case network.RefusedTotal:
+		limit = checks.LimitTotal
+	case network.RefusedPerIP:
+		limit = checks.LimitPerIP
+	case network.RefusedListener:
+		limit = configdef.ListenerMostName(l.Name)
+	case network.RefusedUnauthenticated:
+		limit = checks.LimitUnauthenticated
+	case network.RefusedFiles:
+		limit = checks.LimitFiles
+	case network.RefusedRate, network.RefusedDraining: // its quota counts it; nothing is wrong
+		return
+	}
+	who := refusals.Who{}
+	if ip.IsValid() {
+		who.Address = origin.Text(ip)
+	}
+	o.refused.Refused(view.RefusedConnection, limit, "", who, 0, nil)
 }
 
 // Answered implements network.Observer.
@@ -155,6 +187,18 @@ func (o *Network) Login(e *network.LoginEvent) {
 		result = "again"
 	}
 	o.net.Logins.WithLabelValues(e.Listener.Name, e.Mechanism, result).Inc()
+	if e.Err == nil {
+		o.refused.Passed(view.RefusedLogin, e.Session.Principal)
+		return
+	}
+	who, why := refusals.Who{Address: origin.OfHost(e.Session.Host)}, func() (text, lift string) { return e.Err.Error(), "" }
+	if f := (*login.Failure)(nil); errors.As(e.Err, &f) {
+		why = func() (text, lift string) { return f.Reason, "" }
+		if f.User != "" {
+			who.User = login.PrincipalType + f.User
+		}
+	}
+	o.refused.Refused(view.RefusedLogin, e.Mechanism, e.Listener.Name, who, 0, why)
 }
 
 // Logout implements network.Observer.

@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -8,10 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/security/refusals"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 func newTestObserver(t testing.TB) (*Network, *metrics.Network, *metrics.Requests) {
@@ -19,7 +24,7 @@ func newTestObserver(t testing.TB) (*Network, *metrics.Network, *metrics.Request
 	table, err := protocol.NewTable(kmsg.RequestForKey, protocol.API{Key: 3, Min: 0, Max: 13}, protocol.API{Key: 18, Min: 0, Max: 4})
 	must.OK(t, err)
 	n, r := metrics.NewNetwork(prometheus.NewRegistry()), metrics.NewRequests(prometheus.NewRegistry())
-	return NewNetwork(n, r, []string{"default"}, table), n, r
+	return NewNetwork(n, r, []string{"default", "clients"}, table, nil), n, r
 }
 
 func TestRequestsAreCountedByAPIAndError(t *testing.T) {
@@ -58,7 +63,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	o.Opened(l)
 	o.Opened(l)
 	o.Closed(l, network.ClosedIdle)
-	o.Refused(l, network.RefusedPerIP)
+	o.Refused(l, netip.Addr{}, network.RefusedPerIP)
 	o.BudgetWait("produce")
 	o.Throttled(3, 1500*time.Millisecond)
 	for name, x := range map[string]struct{ got, want float64 }{
@@ -81,5 +86,39 @@ func TestCountingARequestAllocatesNothing(t *testing.T) {
 	r := &network.Request{Listener: &network.Listener{Name: "default"}, Key: 3}
 	if n := testing.AllocsPerRun(100, func() { o.Answered(r, 10, time.Microsecond); o.Sent(3, time.Microsecond) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// Connections and logins that are refused are counted by who is refused: the limit's config, the
+// address, and of a login the user that it named, with the reason.
+func TestRefusalsAreCountedByClient(t *testing.T) {
+	o, _, _ := newTestObserver(t)
+	o.refused = refusals.New(time.Now)
+	l, ip := &network.Listener{Name: "clients"}, netip.MustParseAddr("10.0.0.1")
+	for _, why := range []network.RefuseReason{network.RefusedTotal, network.RefusedPerIP, network.RefusedListener,
+		network.RefusedUnauthenticated, network.RefusedFiles, network.RefusedRate, network.RefusedDraining} {
+		o.Refused(l, ip, why)
+	}
+	o.Opened(l)
+	s := &network.Session{Principal: "User:eve", Host: "10.0.0.2"}
+	o.Login(&network.LoginEvent{Listener: l, Session: s, Mechanism: "PLAIN", Err: &login.Failure{User: "bob", Reason: "wrong"}})
+	o.Login(&network.LoginEvent{Listener: l, Session: s, Mechanism: "PLAIN"})
+	var limits []string
+	for _, x := range o.refused.Last() {
+		switch {
+		case x.Kind == view.RefusedConnection && x.Who == view.Client{Address: "10.0.0.1"} && x.PassedAll == 1:
+			limits = append(limits, x.Cause)
+		case x.Kind == view.RefusedLogin && x.Who == view.Client{User: "User:bob", Address: "10.0.0.2"} && x.Rule == "clients" &&
+			x.Detail == "wrong" && x.PassedAll == 1:
+			limits = append(limits, "login")
+		default:
+			t.Errorf("%+v", x)
+		}
+	}
+	slices.Sort(limits)
+	want := []string{"listener.name.clients.max.connections", "login", "max.connections", "max.connections.per.ip",
+		"max.connections.unauthenticated", "open files"}
+	if !slices.Equal(limits, want) {
+		t.Errorf("refused by %q, want %q", limits, want)
 	}
 }

@@ -91,6 +91,33 @@ func (w *world) at(now time.Time) *view.Cluster {
 	return f.Cluster
 }
 
+// Without a metadata leader no ISR changes, so a partition waits for each broker in it.
+func TestPartitionsThatWaitForABrokerThatIsNotReached(t *testing.T) {
+	w := newWorld(t)
+	var away []int32
+	w.facts.Member = func(_ *metadata.Image, c *view.Cluster) {
+		c.Quorum.Away = away
+		for _, id := range away[:len(away)/2] { // no connection of replicas to others
+			c.Unreached = append(c.Unreached, view.Unreached{Broker: id})
+		}
+	}
+	for i, x := range []struct {
+		leader    int32
+		isr, away []int32
+		apart     int
+	}{
+		{1, all(), nil, 0}, {1, all(), []int32{3}, 1}, {1, []int32{1, 2}, []int32{3}, 0},
+		{1, []int32{1}, []int32{2, 3}, 1}, // fewer than min.insync.replicas
+		{2, []int32{1, 2}, []int32{2, 3}, 1}, {-1, []int32{1}, nil, 1},
+	} {
+		away = x.away
+		w.partition(metadata.Partition{Leader: x.leader, LeaderEpoch: int32(i), ISR: x.isr})
+		if c := w.at(time.Now()); c.Partitions != 1 || c.Apart != x.apart {
+			t.Errorf("%+v: %d of %d partitions wait", x, c.Apart, c.Partitions)
+		}
+	}
+}
+
 // A replica that is not in sync counts for its broker, and its partition as refusing acks=all if
 // too few others are in sync. One that a reassignment adds is not missing.
 func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {
@@ -113,6 +140,23 @@ func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {
 	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}, Adding: []int32{3}})
 	if x := w.at(time.Now()).Brokers; x[2].OutOfSync.Count != 0 || x[0].UnderReplicated != 0 {
 		t.Errorf("a replica that is added is missing: %+v", x)
+	}
+}
+
+// After a recovery the metadata do not say which replicas are in sync. What is known is which ones
+// are there, and not that logs are damaged.
+func TestRecoveredPartitionsWaitForAnOperator(t *testing.T) {
+	w := newWorld(t)
+	w.put(metadata.KV{Key: metadata.ClusterKey,
+		Value: metadata.Cluster{ID: "c", Recovered: 1, FeatureLevel: metadata.MaxFeatureLevel}.Encode()})
+	w.partition(metadata.Partition{Leader: -1})
+	if l := w.at(time.Now()).Leaderless; len(l) != 1 || l[0].Why != view.Recovered || len(l[0].Brokers) > 0 || !l[0].Lossless {
+		t.Errorf("all replicas are there: %+v", l)
+	}
+	w.state(2, metadata.BrokerState{})
+	w.state(3, metadata.BrokerState{Liveness: metadata.Active, Damaged: []metadata.TopicPartition{{Topic: topicA}}})
+	if l := w.at(time.Now()).Leaderless; len(l) != 1 || l[0].Why != view.Recovered || !slices.Equal(l[0].Brokers, []int32{2, 3}) {
+		t.Errorf("one is away, and one damaged: %+v", l)
 	}
 }
 
@@ -203,8 +247,8 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 	}
 }
 
-// An unclean election remains a finding, whatever leader follows and whoever has started since,
-// until an operator confirms it.
+// An unclean election remains a finding, whatever leader follows and whatever process has started
+// since, until an operator confirms it.
 func TestUncleanElectionsAreFoundUntilTheyAreConfirmed(t *testing.T) {
 	w := newWorld(t)
 	for _, x := range []struct {

@@ -205,13 +205,61 @@ func TestRolesFollowTheRegistration(t *testing.T) {
 	}
 	c.register(self, idB)
 	must(t, c.change(tp, func(p *metadata.Partition) { p.LeaderEpoch = 6 }))
-	if err := c.apply(t, l.Manager); err == nil {
-		t.Error("nothing was reported")
+	if err := c.apply(t, l.Manager); !errors.Is(err, ErrReplaced) {
+		t.Errorf("reported: %v", err)
 	}
 	if err := begin(t, p, AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("an append in the other's epoch: %v", err)
 	}
+	if err := c.apply(t, l.Manager); !errors.Is(err, ErrReplaced) {
+		t.Errorf("still: %v", err)
+	}
+}
+
+// A process that another one has replaced for a while, such as a copy of its data directory, leads
+// and follows again when the metadata show its own registration. What happened meanwhile counts,
+// and what it followed in the same epoch, too.
+func TestAProcessThatRegistersAgainHasItsRolesAgain(t *testing.T) {
+	c := newCluster()
+	l := startWith(t, vfs.Memory(), c, Options{Incarnation: idA}, "/d")
+	c.register(self, idA)
+	led := c.shared(idA, self, 5)
+	c.partition(idA, 0, metadata.Partition{Leader: self, LeaderEpoch: 5, Replicas: []int32{1}, ISR: []int32{1}})
+	c.topic("b", idB, 1)
+	c.partition(idB, 0, metadata.Partition{Leader: 2, LeaderEpoch: 7, Replicas: []int32{1, 2}, ISR: []int32{1, 2}})
+	c.topic("gone", [16]byte{0xc}, 1)
 	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager)) // shows the placements
+	p, q := l.partition(t, idA, 0), l.partition(t, idB, 0)
+	grow(t, p)
+
+	c.register(self, idB)
+	must(t, c.change(led, func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = -1, 6 }))
+	if err := c.apply(t, l.Manager); !errors.Is(err, ErrReplaced) {
+		t.Fatalf("while another process is registered: %v", err)
+	}
+	if at, epoch := q.Leader(); at != -1 || epoch != 7 {
+		t.Errorf("it follows %d in epoch %d", at, epoch)
+	}
+	c.delete("gone", [16]byte{0xc}, 1)
+	if err := c.apply(t, l.Manager); !errors.Is(err, ErrReplaced) {
+		t.Fatalf("while another process is registered: %v", err)
+	}
+
+	c.register(self, idA)
+	must(t, c.apply(t, l.Manager))
+	if at, epoch := q.Leader(); at != 2 || epoch != 7 {
+		t.Errorf("it follows %d in epoch %d, want 2 in 7", at, epoch)
+	}
+	if err := begin(t, p, AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("an append before it leads again: %v", err)
+	}
+	must(t, c.change(led, func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = self, 7 }))
+	must(t, c.apply(t, l.Manager))
+	grow(t, p)
+	if _, err := l.Partition([16]byte{0xc}, 0); !errors.Is(err, ErrUnknownPartition) {
+		t.Errorf("a topic that was deleted meanwhile: %v", err)
+	}
 }
 
 // blocked is a metadata store without a quorum: every call waits until the test ends.

@@ -287,7 +287,9 @@ func (m *Manager) adoptCreated(logs []*storage.Log, version int64, done changes)
 			l.Configure(m.opt.Config(m.image, t))
 		}
 		w := wanted{t, tp.Partition}
-		m.applyRole(w, done)
+		if !m.replaced { // otherwise the newest image has the roles of another process
+			m.applyRole(w, done)
+		}
 		adopted = append(adopted, w)
 	}
 	m.roles.Unlock()

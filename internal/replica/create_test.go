@@ -487,3 +487,35 @@ func TestLogsThatWaitForOthersReportProgress(t *testing.T) {
 		must(t, <-done)
 	})
 }
+
+// A log that is created after another process has registered as this broker gets no role: the roles
+// of the newest image are those of the other process.
+func TestALogThatIsCreatedTooLateGetsNoRole(t *testing.T) {
+	c := newCluster()
+	errs := errfs.New(vfs.Memory())
+	l := startWith(t, errs, c, Options{Incarnation: idA}, "/d")
+	c.register(self, idA)
+	must(t, c.apply(t, l.Manager))
+	g := hold(t, errs, errfs.Mkdir, "/d/*")
+	c.topic("a", idA, 1)
+	must(t, c.show(t, l.Manager))
+	waitFor(t, "the creation waits for the disk", func() bool { return g.Hits() > 0 })
+	c.register(self, idB)
+	tp := metadata.TopicPartition{Topic: idA}
+	must(t, c.change(tp, func(p *metadata.Partition) {
+		p.Leader, p.LeaderEpoch, p.Replicas, p.ISR = 2, 1, []int32{1, 2}, []int32{2}
+	}))
+	if err := c.show(t, l.Manager); !errors.Is(err, ErrReplaced) {
+		t.Fatal(err)
+	}
+	g.open()
+	waitFor(t, "the log", func() bool { _, err := l.Partition(idA, 0); return err == nil })
+	if leader, epoch := l.partition(t, idA, 0).Leader(); leader >= 0 || epoch >= 0 {
+		t.Errorf("the replaced process has a role: leader %d in epoch %d", leader, epoch)
+	}
+	c.register(self, idA)
+	must(t, c.show(t, l.Manager))
+	if leader, epoch := l.partition(t, idA, 0).Leader(); leader != 2 || epoch != 1 {
+		t.Errorf("registered again, it follows %d in epoch %d", leader, epoch)
+	}
+}

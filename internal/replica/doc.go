@@ -76,4 +76,6 @@ var (
 	// ErrDiverged: committed records of this replica are not in the leader's log. Nothing may be
 	// truncated without an operator.
 	ErrDiverged = errors.New("the leader's log lacks records that are committed here")
+	// ErrReplaced: the metadata show another process as this broker, or none.
+	ErrReplaced = errors.New("this process leads and follows nothing until it has registered again")
 )

@@ -281,6 +281,7 @@ func (c *cluster) acknowledge(p *Partition, follower, epoch int32, dir [16]byte,
 }
 
 // apply passes the changes since the last call to the manager, and waits until it has applied them.
+// The error also has why partitions stay offline.
 func (c *cluster) apply(t testing.TB, m *Manager) error {
 	t.Helper()
 	err := c.show(t, m)
@@ -302,7 +303,7 @@ func (c *cluster) show(t testing.TB, m *Manager) error {
 	c.image = next
 	c.mu.Unlock()
 	must(t, err)
-	return m.Apply(t.Context(), prev, next, metadata.Diff(prev, next))
+	return errors.Join(m.apply(prev, next, metadata.Diff(prev, next)))
 }
 
 // applyUntilPlaced applies until the image shows the directory of this broker's replica.

@@ -96,7 +96,7 @@ type Manager struct {
 	roles    sync.Mutex
 	image    *metadata.Image // the latest image applied; guarded by roles
 	applied  bool            // an image was applied; guarded by roles
-	replaced bool            // another process registered under this broker's id; guarded by roles
+	replaced bool            // the newest image shows another process as this broker; guarded by roles
 
 	mu         sync.RWMutex
 	partitions map[metadata.TopicPartition]*Partition
@@ -242,23 +242,35 @@ func (m *Manager) CanCreate() error { return m.opt.Storage.CanCreate() }
 //	metadata  placements, tombstones, raised epochs; retried until the store has them (recorder.go)
 //
 // So neither a disk that hangs nor a metadata store without a quorum delays a broker in learning
-// that it no longer leads a partition. AwaitApplied waits for the other stages. Errors concern
-// single topics and do not affect the others.
+// that it no longer leads a partition. AwaitApplied waits for the other stages. Partitions whose
+// log must not be created are no error: their findings name them. The error is ErrReplaced.
 func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metadata.Delta) error {
+	offline, err := m.apply(prev, next, d)
+	if offline != nil {
+		m.opt.Logger.Error("partitions stay offline on this broker; see chronikctl cluster health", zap.Error(offline))
+	}
+	return err
+}
+
+// apply is Apply. offline is why partitions have no log, and must not get a new one.
+func (m *Manager) apply(prev, next *metadata.Image, d *metadata.Delta) (offline, err error) {
 	m.roles.Lock()
 	defer m.roles.Unlock()
 	if current, err := m.registered(next); !current {
-		return err
+		return nil, err
 	}
-	m.image = next
+	first, former := !m.applied, m.image
+	if m.replaced || first && prev.Version() > 0 { // images of before were not applied
+		d = metadata.Diff(metadata.Empty(), next)
+	}
+	if m.replaced { // every partition has lost its role
+		d.Deleted = metadata.Diff(former, next).Deleted
+		m.opt.Logger.Info("this process is registered again, and serves its partitions", zap.Int64("version", next.Version()))
+	}
+	m.image, m.applied, m.replaced = next, true, false
 	r := m.newRound(prev.Version(), next.Version())
 	defer m.ended(r) // AwaitApplied returns at once if nothing was queued
-	first := !m.applied
 	if first {
-		m.applied = true
-		if prev.Version() > 0 { // images before the registration were not applied
-			d = metadata.Diff(metadata.Empty(), next)
-		}
 		m.reportStrays(next)
 	}
 	m.retire(d.Deleted)
@@ -274,7 +286,7 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 		}
 	}
 	m.followTiers(d) // before roles: a leader must know what the one before it has deleted
-	makes, err := m.reconcile(want, first, r)
+	makes, offline := m.reconcile(want, first, r)
 	m.review(prev, d, r)
 	m.configure(next, d)
 	m.queueDeletions(d, next, r) // before creations, which may reuse a name in a directory
@@ -282,25 +294,42 @@ func (m *Manager) Apply(_ context.Context, prev, next *metadata.Image, d *metada
 	if first {
 		m.runMoves() // that an earlier process has begun
 	}
-	return err
+	return offline, nil
 }
 
-// registered reports whether the image shows this broker's registration, so that its roles apply.
-// The error is that another process has registered under this broker's id. Then the Manager leads
-// nothing any longer: the roles in later images are those of the other process.
+// registered reports whether the image shows this process's registration, so that its roles apply.
+// Otherwise the roles are those of another process. This one leads and follows nothing until an
+// image shows its own registration again: the agent registers over a process that has ended, and
+// ends this one if both take turns. The error matches ErrReplaced.
 func (m *Manager) registered(img *metadata.Image) (bool, error) {
-	if b, ok := img.Broker(m.opt.Self); !m.replaced && ok && b.Incarnation == m.opt.Incarnation {
+	b, ok := img.Broker(m.opt.Self)
+	if ok && b.Incarnation == m.opt.Incarnation {
 		return true, nil
 	}
-	if !m.applied || m.replaced {
+	if !m.applied {
 		return false, nil
 	}
-	m.replaced = true
-	for _, p := range m.Partitions() {
-		p.SetRole(&Role{Leader: -1, Epoch: p.LeaderEpoch() + 1})
+	if !m.replaced {
+		m.replaced = true
+		for _, p := range m.Partitions() {
+			// A registration has ended the epochs in which this broker led. In the others, which it
+			// has not changed, this process may follow again.
+			r := p.role.Load()
+			away := &Role{Leader: -1, Epoch: r.epoch}
+			if r.leader {
+				away.Epoch++
+			}
+			p.SetRole(away)
+		}
 	}
-	return false, fmt.Errorf("metadata version %d shows another process registered as broker %d; this one serves no partition any more",
-		img.Version(), m.opt.Self)
+	if !ok {
+		return false, fmt.Errorf("the metadata no longer have broker %d: %w", m.opt.Self, ErrReplaced)
+	}
+	at := ""
+	if len(b.Listeners) > 0 {
+		at = fmt.Sprintf(", which advertises port %d of %s", b.Listeners[0].Port, b.Listeners[0].Host)
+	}
+	return false, fmt.Errorf("another process has registered as broker %d%s: %w", m.opt.Self, at, ErrReplaced)
 }
 
 // wanted is a partition that may need a log or a change of its role.
@@ -316,9 +345,10 @@ func (w wanted) tp() metadata.TopicPartition {
 // String returns topic-partition.
 func (w wanted) String() string { return fmt.Sprintf("%s-%d", w.topic.Name, w.partition) }
 
-// reconcile gives partitions their roles, and returns those whose log must be created. first is
+// reconcile gives partitions their roles, and returns those whose log must be created. offline is
+// why others have none. first is
 // true for partitions whose log an earlier run may have created.
-func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missing, err error) {
+func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missing, offline error) {
 	var errs []error
 	var left []leave
 	changes := newChanges()

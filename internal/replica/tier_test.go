@@ -183,7 +183,7 @@ func TestOffsetsOfATieredPartition(t *testing.T) {
 	awaitNote(t, p)
 	must(t, begin(t, p, AcksLeader, 1).wait(t)) // 10
 	cfg := p.log.Config()
-	cfg.Cleanup.CopyFirst = true
+	cfg.Cleanup.CopyFirst, cfg.Cleanup.RetentionTime, cfg.Cleanup.RetentionBytes = true, -1, -1
 	p.log.Configure(cfg)
 	tierTo(p, 2, 11)
 	must(t, moveStart(p.log, 10))

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -65,22 +66,39 @@ func plan(dir string, advertise, nodes []string) ([]nodePlan, error) {
 	if len(advertise) > 0 {
 		return nil, errors.New("--nodes and --advertise exclude each other: each node is advertised under its own name")
 	}
+	return planNodes(dir, nodes, 1, make(map[string]bool))
+}
+
+// planNodes returns brokers of a cluster, numbered from first on. used has the addresses of other
+// brokers, in lower case.
+func planNodes(dir string, nodes []string, first int, used map[string]bool) ([]nodePlan, error) {
 	plans := make([]nodePlan, 0, len(nodes))
-	used := make(map[string]bool)
 	for i, node := range nodes {
 		p, ok := planNode(strings.TrimSpace(node))
-		for _, at := range []string{p.advertise[0], p.peer, p.admin} {
-			ok = ok && (at == "" || !used[at])
+		for _, at := range p.addresses() {
+			at = strings.ToLower(at)
+			ok = ok && !used[at]
 			used[at] = true
 		}
 		if !ok {
 			return nil, fmt.Errorf("--nodes: %q is not a host name, or another node has its ports; "+
 				"write for example a.example.com,b.example.com,c.example.com", node)
 		}
-		p.dir, p.id = filepath.Join(dir, fmt.Sprintf("node-%d", i+1)), i+1
+		p.dir, p.id = filepath.Join(dir, fmt.Sprintf("node-%d", first+i)), first+i
 		plans = append(plans, p)
 	}
 	return plans, nil
+}
+
+// addresses returns what no other node may have. The admin port is one of the node's own machine,
+// which the address of its clients stands for.
+func (p *nodePlan) addresses() []string {
+	all := append(slices.Clone(p.advertise), p.peer)
+	if host, _, err := net.SplitHostPort(p.peer); err == nil && p.admin != "" {
+		_, port, _ := net.SplitHostPort(p.admin)
+		all = append(all, net.JoinHostPort(host, port))
+	}
+	return all
 }
 
 // planNode returns the addresses of a node that is given as HOST or HOST:PORT. With a port, several
@@ -97,7 +115,11 @@ func planNode(node string) (p nodePlan, ok bool) {
 		n, err := strconv.Atoi(port)
 		ok = ok && err == nil && n >= 1 && n+2 <= 65535
 		p.advertise[0], p.peer = net.JoinHostPort(host, port), net.JoinHostPort(host, strconv.Itoa(n+2))
-		p.admin = net.JoinHostPort(config.Localhost, strconv.Itoa(n+1))
+		own := config.Localhost
+		if config.Loopback(p.peer) {
+			own = host // several nodes of one machine may have the same port on addresses of their own
+		}
+		p.admin = net.JoinHostPort(own, strconv.Itoa(n+1))
 	}
 	return p, ok
 }
@@ -200,6 +222,10 @@ func makeSecured(dir string, plans []nodePlan, password secretvalue.Secret, now 
 	made := map[string][]byte{
 		filepath.Join(dir, "ca.pem"): ca.CertificatePEM, filepath.Join(dir, "ca-key.pem"): ca.KeyPEM,
 	}
+	if plans[0].peer != "" {
+		made[rosterPath(dir)] = rosterOf(plans).text()
+	}
+	c := clusterOf(plans)
 	for i := range plans {
 		p := &plans[i]
 		leaf, err := ca.Leaf(BrokerSubject, p.names(), now)
@@ -211,7 +237,7 @@ func makeSecured(dir string, plans []nodePlan, password secretvalue.Secret, now 
 		made[at("users")] = []byte(adminUser + ":SCRAM-SHA-512:" + login.Stored(stored) + "\n")
 		made[at("cluster.secret")] = []byte(secret + "\n")
 		made[at("admin.token")] = []byte(token + "\n")
-		made[at("chronikd.yaml")] = []byte(p.configuration(plans))
+		made[at("chronikd.yaml")] = []byte(p.configuration(c))
 	}
 	return made, nil
 }
@@ -252,8 +278,23 @@ func escapeProperty(v string) string {
 	return b.String()
 }
 
+// cluster is what the configurations of a cluster's brokers have in common.
+type cluster struct {
+	name, seeds string
+	exists      bool // it has users: another broker needs no file with the first ones
+}
+
+// clusterOf returns the cluster of brokers all of which are new.
+func clusterOf(plans []nodePlan) cluster {
+	var seeds []string
+	for i := range plans {
+		seeds = append(seeds, plans[i].peer)
+	}
+	return cluster{name: "chronik", seeds: strings.Join(seeds, ",")}
+}
+
 // configuration returns a broker's chronikd.yaml.
-func (p *nodePlan) configuration(plans []nodePlan) string {
+func (p *nodePlan) configuration(c cluster) string {
 	at := func(name string) string { return strconv.Quote(filepath.Join(p.dir, name)) }
 	var b strings.Builder
 	b.WriteString("# Made by `chronikd secure init`. Every setting: `chronikd config print-defaults`.\n" +
@@ -284,19 +325,22 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 	}
 	b.WriteString("\ntls: {certificate: " + at("server.pem") + ", key: " + at("server-key.pem") + ", client-ca: " + at("ca.pem") + "}\n" +
 		"authorization: acl\n" +
-		"super-users: [\"User:" + adminUser + "\"]\n" +
-		"bootstrap.users: " + at("users") + "\n" +
-		"connections.max.reauth.ms: 1h\n" +
+		"super-users: [\"User:" + adminUser + "\"]\n")
+	if !c.exists {
+		b.WriteString("bootstrap.users: " + at("users") + "\n")
+	}
+	b.WriteString("connections.max.reauth.ms: 1h\n" +
 		"audit.log: refusals\n" +
 		"admin.security: tls\n" +
 		"admin.token-file: " + at("admin.token") + "\n" +
 		"cluster.secret.file: " + at("cluster.secret") + "\n")
 	if p.peer != "" {
 		var seeds []string
-		for _, other := range plans {
-			seeds = append(seeds, strconv.Quote(other.peer))
+		for seed := range strings.SplitSeq(c.seeds, ",") {
+			seeds = append(seeds, strconv.Quote(strings.TrimSpace(seed)))
 		}
-		b.WriteString("\nnode.id: " + strconv.Itoa(p.id) + "\ncluster.name: chronik\ncluster.seeds: [" + strings.Join(seeds, ", ") + "]\n" +
+		b.WriteString("\nnode.id: " + strconv.Itoa(p.id) + "\ncluster.name: " + c.name + "\n" +
+			"cluster.seeds: [" + strings.Join(seeds, ", ") + "]\n" +
 			"inter.broker.listener.name: peers\n")
 	}
 	return b.String()
@@ -307,18 +351,9 @@ func (p *nodePlan) configuration(plans []nodePlan) string {
 // certificate; those of one that cannot be read are the hosts that advertised returns for its
 // configuration file.
 func Renew(dir string, advertised func(file string) (hosts []string, err error), now time.Time) ([]string, error) {
-	read := func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, name)) }
-	certificate, err := read("ca.pem")
+	ca, err := authority(dir)
 	if err != nil {
 		return nil, err
-	}
-	key, err := read("ca-key.pem")
-	if err != nil {
-		return nil, fmt.Errorf("%w; put the authority's key back for as long as --renew runs", err)
-	}
-	ca, err := certs.LoadAuthority(certificate, key)
-	if err != nil {
-		return nil, fmt.Errorf("ca.pem and ca-key.pem: %w", err)
 	}
 	paths, err := filepath.Glob(filepath.Join(dir, "node-*", "server.pem"))
 	if err != nil {
@@ -342,6 +377,28 @@ func Renew(dir string, advertised func(file string) (hosts []string, err error),
 			files.Replacement{Path: path, Text: made.Certificate})
 	}
 	return paths, files.Replace(all)
+}
+
+// authority reads the authority of a directory. Only the owner of its key may be able to read the
+// key.
+func authority(dir string) (*certs.Authority, error) {
+	certificate, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "ca-key.pem")
+	key, _, err := files.ReadSecret(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w; put the authority's key back for as long as the command runs", path, err)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	ca, err := certs.LoadAuthority(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("ca.pem and ca-key.pem: %w", err)
+	}
+	return ca, nil
 }
 
 // renewed makes a certificate for the broker of a file with one.

@@ -1,6 +1,7 @@
 // Package secureinit makes what a broker with TLS and logins needs: a private authority,
 // certificates, an admin user, the configuration, and the context of chronikctl. It is what
-// `chronikd secure init` does; it knows nothing of a running broker, and none uses it.
+// `chronikd secure init` does; `chronikd secure add` makes more brokers for a cluster (add.go). It
+// knows nothing of a running broker, and none uses it.
 package secureinit
 
 import (
@@ -76,9 +77,10 @@ func (x *Installation) Summary(context string) string {
 		fmt.Fprintf(&b, "password:      of %s, in %s and the file for Kafka's tools only\n", adminUser, context)
 	}
 	fmt.Fprintf(&b, "clients trust: %s\n", filepath.Join(dir, "ca.pem"))
-	fmt.Fprintf(&b, "keep elsewhere: %s (only --renew needs it; who has it can pretend to be the broker)\n", filepath.Join(dir, "ca-key.pem"))
+	fmt.Fprintf(&b, "keep elsewhere: %s (only --renew and secure add need it; who has it can pretend to be the broker)\n", filepath.Join(dir, "ca-key.pem"))
 	if len(plans) > 1 {
 		fmt.Fprintf(&b, "copy each node's directory to its machine under the same path; nothing else of %s belongs there\n", dir)
+		fmt.Fprintf(&b, "keep %s: secure add gives none of its numbers and addresses again\n", rosterPath(dir))
 	}
 	return b.String()
 }
@@ -146,7 +148,7 @@ func emptyDir(dir string) error {
 	case len(entries) > 0:
 		remedy := "name a new directory"
 		if _, err := os.Stat(filepath.Join(dir, "ca.pem")); err == nil {
-			remedy += ", or renew its certificates with --renew"
+			remedy += ", renew its certificates with --renew, or add brokers to its cluster with chronikd secure add"
 		}
 		return fmt.Errorf("%s is not empty (%s); %s", dir, entries[0].Name(), remedy)
 	}

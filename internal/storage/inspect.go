@@ -7,12 +7,23 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
+
+// QuarantinedFrom returns the log whose frames a quarantine file in a log directory holds by its
+// name. It returns false for that of a log that was unknown: what a truncation has undone may be
+// among its frames.
+func QuarantinedFrom(name string) (ID, bool) { return framesOf(name) }
+
+// IsDirectoryOf reports whether name is that of a directory of a log, whether it is in use or not.
+func IsDirectoryOf(name, topic string, id ID) bool {
+	return name == (&checkpoint.Log{ID: id, Topic: topic}).String() || strings.HasPrefix(name, stem(id)+"-")
+}
 
 // CheckProducers returns an error if the producer state of a log in a checkpoint cannot be decoded.
 func CheckProducers(l *checkpoint.Log) error {
@@ -155,6 +166,12 @@ func (b *RepairDir) WritePartitionFile(l *checkpoint.Log) error {
 		return err
 	}
 	return writePartitionMeta(b.d.opt.FS, dir, l.ID)
+}
+
+// WriteMoved records in a partition directory in which log directory the log was made before, so
+// that the broker does not take it for a copy.
+func (b *RepairDir) WriteMoved(l *checkpoint.Log, from [16]byte) error {
+	return b.d.writeMove(l.String(), from, l)
 }
 
 // NewQuarantine returns a Quarantine whose file names are not in use.

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -27,6 +28,34 @@ func namesIn(t *testing.T, fsys vfs.FS, dir, part string) string {
 	return strings.Join(names, " ")
 }
 
+// A quarantine file stays if its log was made again and lacks the records, also if it has others at
+// their offsets: it may be the last copy. So does a file whose contents are not known.
+func TestAStartKeepsFramesThatTheLogLacks(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 3, 1000)
+	end, epoch := l.Ends().LogEnd, l.EpochAt(0)
+	must(t, d.Close())
+	name := func(seq int) string { return fmt.Sprintf("/d/%x-0-%d.frames", l.ID().Topic, seq) }
+	gap := func(from, to int64, epoch int32) []byte {
+		f := journal.Frame{LSN: 9, Stream: l.ID(), Type: journal.Gap, PrevEnd: from, NextEnd: to, Epoch: epoch}
+		return f.Encode(nil)
+	}
+	has := gap(0, end, epoch)
+	for i, b := range [][]byte{has, gap(0, end+1, epoch), gap(0, end, epoch+77), append(has[:len(has):len(has)], 1), {1},
+		slices.Concat(gap(0, 1, epoch+77), gap(1, end, epoch))} {
+		writeFile(t, disk, name(i), b)
+	}
+	must(t, mustOpen(t, disk, "sync").Close())
+	left := namesIn(t, disk, "/d", ".frames")
+	for i, keeps := range []bool{false, true, true, true, true, true} {
+		if strings.Contains(left, name(i)[len("/d/"):]) != keeps {
+			t.Errorf("file %d: kept is %v", i, !keeps)
+		}
+	}
+}
+
 // A start removes quarantine files that no checkpoint lists and no log needs. Files of a log that
 // is out of use or unknown stay.
 func TestAStartRemovesAbandonedFrames(t *testing.T) {
@@ -42,7 +71,10 @@ func TestAStartRemovesAbandonedFrames(t *testing.T) {
 	stay := []string{topic(1) + "-1-1", "unknown-" + topic(1) + "-0-3", topic(9) + "-0-1", topic(1) + "-0-notes", topic(1) + "-0",
 		topic(1)[2:] + "-0-1", "x" + topic(1) + "-0-1", topic(1) + "--0-1", topic(1) + "-0-01"}
 	for _, name := range append(gone, stay...) {
-		writeFile(t, image, "/d/"+name+".frames", []byte{1})
+		id, _ := framesOf(name + ".frames")
+		f := journal.Frame{LSN: 9, Stream: id, Type: journal.Gap, NextEnd: 1}
+		f.Epoch = byPartition(t, d, 0).EpochAt(0)
+		writeFile(t, image, "/d/"+name+".frames", f.Encode(nil))
 	}
 	errs := errfs.New(image)
 	errs.Add(errfs.Rule{Ops: errfs.List, Path: "/d/t-1", Err: syscall.EIO})

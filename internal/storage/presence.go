@@ -30,12 +30,12 @@ import (
 //
 // Indexes and producer snapshots follow from the batches. They are not checked.
 
-// A check of all logs begins every checkEvery. It pauses after checkAtOnce logs, so that 10,000 of
-// them neither hold up others nor take long.
+// A check of all logs begins checkEvery after the end of the last one. It pauses after checkAtOnce
+// logs, so that 10,000 of them, which take about a minute, do not hold up others.
 const (
 	checkEvery  = 30 * time.Second
 	checkAtOnce = 100
-	checkPause  = 20 * time.Millisecond
+	checkPause  = 500 * time.Millisecond
 )
 
 // Removed is what is known of a log's files that were removed while they were in use.
@@ -63,9 +63,8 @@ func (d *Dir) watchFiles() {
 	}
 }
 
-// checkFiles compares the files of all logs. cut are the segments that the last look found
-// too short,
-// with the sizes of their files. The result is that of this one.
+// checkFiles compares the files of all logs. cut are the segments that the last look found too
+// short, with the sizes of their files. The result is that of this one.
 func (d *Dir) checkFiles(cut map[*segment.Segment]int64) map[*segment.Segment]int64 {
 	now := map[*segment.Segment]int64{}
 	for i, l := range d.Logs() {

@@ -8,13 +8,16 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // removeAbandonedFrames schedules the removal of quarantine files that no checkpoint names: either
 // the checkpoint that would have named the file was never written, or the log has replayed it and a
-// crash prevented the removal. Files of offline and unknown logs stay, because an operator may need
-// them.
+// crash prevented the removal. In both cases the log has their records. Files of offline and
+// unknown logs stay, because an operator may need them; so do those whose records the log may lack,
+// because it was made again after its directory was lost.
 func (r *recovery) removeAbandonedFrames(infos []vfs.Info) {
 	files := map[ID]string{} // of the logs that need no other one; removed after the log has replayed it
 	for i := range r.ckpt.Logs {
@@ -25,10 +28,48 @@ func (r *recovery) removeAbandonedFrames(infos []vfs.Info) {
 	}
 	for _, in := range infos {
 		id, ok := framesOf(in.Name)
-		if named, known := files[id]; ok && known && in.Name != named {
+		if named, known := files[id]; ok && known && in.Name != named && r.holds(in.Name, id) {
 			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(r.d.path, in.Name)) })
 		}
 	}
+}
+
+// holds reports whether the log certainly has all records of a quarantine file: it has their
+// offsets, and with the same epochs. A log that was made again may have others there. What is
+// damaged in a file is not known. A deleted log needs none.
+func (r *recovery) holds(name string, id ID) bool {
+	f := r.found[id]
+	if f == nil {
+		return true
+	}
+	err := journal.ReadQuarantine(r.d.opt.FS, path.Join(r.d.path, name), func(fr journal.Frame) error {
+		if fr.Stream != id || !f.l.has(&fr) {
+			return errNotHeld
+		}
+		return nil
+	})
+	return err == nil
+}
+
+var errNotHeld = errors.New("the log lacks the frame")
+
+// has reports whether the log has the offsets of a frame with the same epochs.
+func (l *Log) has(fr *journal.Frame) bool {
+	if fr.PrevEnd < l.logStart.Load() || fr.NextEnd > l.logEnd.Load() {
+		return false
+	}
+	epochs := l.Epochs()
+	if fr.Type == journal.Gap {
+		return epochs.At(fr.NextEnd-1) == fr.Epoch
+	}
+	for p := fr.Payload; len(p) > 0; {
+		b, rest, err := record.Next(p)
+		if err != nil || epochs.At(b.BaseOffset()) != b.LeaderEpoch() || epochs.At(b.LastOffset()) != b.LeaderEpoch() {
+			return false
+		}
+		p = rest
+	}
+	return fr.Type == journal.Batches
 }
 
 // quarantineDir renames a partition directory that the checkpoint does not list, so that no log

@@ -12,12 +12,18 @@ type Cluster struct {
 	Self     int32    // id of the broker that knows this
 	Revision int64    // of its metadata
 	Brokers  []Broker // all registered brokers, by id
+	// Uncommon are the listeners that some active brokers have and others lack, by name.
+	Uncommon []Listener
 	// Leaderless are the partitions without a leader, by what they wait for. Unclean are those with
 	// a recent leader that may lack acknowledged records. Moving counts those that are being
 	// reassigned.
 	Leaderless []Leaderless
 	Unclean    Partitions
 	Moving     int
+	// Partitions counts all partitions. Apart are those of them without a leader, with too few
+	// replicas in sync, or with one on a broker that this one does not reach: while the ISR cannot
+	// change, nothing is acknowledged there with acks=all.
+	Partitions, Apart int
 	// ISR counts the partitions that this broker leads by the size of their ISR, and Eligible those
 	// of them with eligible leader replicas.
 	ISR      map[int]int
@@ -41,6 +47,8 @@ type Cluster struct {
 	// Version is that of the metadata leader's software, empty if it is not known. Own is that of
 	// this broker.
 	Version, Own string
+	// Turns are the brokers as which two processes have registered by turns.
+	Turns []Turns
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
 	// Unreached are the brokers to which this one cannot connect. Session is the timeout after
@@ -50,6 +58,13 @@ type Cluster struct {
 	// Shunned are those of controller.HeartbeatAnswer.
 	Shunned []int32
 	Streams Streams
+}
+
+// Listener is a name of listeners. Clients learn the other brokers by the name of the listener that
+// they dialed, so those that dial it on one broker do not learn those that lack it.
+type Listener struct {
+	Name      string
+	On, Lacks []int32 // brokers, by id
 }
 
 // Quorum is the state of the metadata quorum.
@@ -67,10 +82,18 @@ type Quorum struct {
 	// Failed is why the metadata files of this broker accept no writes: then it does not vote.
 	Failed string
 	// Voters is the number of voters, 0 if it is not known. Unreachable are those to which this
-	// broker has no connection, for people: "broker 2 (b:9092)". Apart are the brokers among them.
+	// broker has no connection, for people: "broker 2 (b:9092)".
 	Voters      int
 	Unreachable []string
-	Apart       []int32
+	// Away are the brokers in Unreachable that are registered.
+	Away []int32
+	// Votes reports whether this broker has a vote. Lost are the other voters that run with another
+	// metadata directory than the one that has the vote, and Whole those that do not, as in
+	// Unreachable. Recover is the command that recovers the metadata on a voter that has them, if
+	// so many are Lost that no majority can return; otherwise empty.
+	Votes       bool
+	Lost, Whole []string
+	Recover     string
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration
@@ -107,6 +130,10 @@ const (
 	// Lossy: the last replica in sync lost records in a power failure; the controller elects the
 	// replica with the most records once the other brokers are back.
 	Lossy Waiting = "lossy"
+	// Recovered: the metadata were recovered, and an operator elects the replica with the most
+	// records. Brokers are those whose replica cannot take part: they are not active, or report a
+	// fault of the log or its directory.
+	Recovered Waiting = "recovered"
 	// Elected: a broker could lead them, and the controller is about to elect it.
 	Elected Waiting = "election"
 )
@@ -117,8 +144,19 @@ type Leaderless struct {
 	Why Waiting
 	// Brokers have all acknowledged records of these partitions, as far as any broker has.
 	Brokers []int32
-	Sole    bool          // no other broker has a replica of them
-	For     time.Duration // since such partitions were first seen
+	Sole    bool // no other broker has a replica of them
+	// Lossless: an election of a Recovered partition in which all replicas take part loses nothing.
+	Lossless bool
+	For      time.Duration // since such partitions were first seen
+}
+
+// Turns are two processes that register as one broker by turns: a process that another one had
+// replaced has registered again. One that restarts does not, because each process is a new one.
+type Turns struct {
+	Broker int32
+	At     time.Time
+	// Addresses are what the two advertise: first the one that registered last.
+	Addresses [2]string
 }
 
 // Stopped is a group of replicas of this broker that cannot follow one leader.
@@ -148,9 +186,9 @@ type Unreached struct {
 	Address string
 	Since   time.Time
 	Err     string // of the last attempt, without what differs from one broker to the next
-	// Theirs and Ours report that the dates of a certificate are the reason: that of the other
-	// broker, or that of this one.
-	Theirs, Ours bool
+	// Refused reports that nothing listens at the address. Theirs and Ours report that the dates of
+	// a certificate are the reason: that of the other broker, or that of this one.
+	Refused, Theirs, Ours bool
 }
 
 // Streams are totals of the replica streams of a broker. Frames are those with records.

@@ -112,7 +112,7 @@ func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.Partition
 func (l *Log) Where() string { return cmp.Or(l.Dir, l.Planned) }
 
 // Problem returns why some records cannot be written or read here, empty if all can.
-func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged) }
+func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged, l.Unsaved) }
 
 // Covered reports whether another replica serves what this one cannot, or leads while the broker
 // replaces this one by a copy.

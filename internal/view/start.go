@@ -32,3 +32,9 @@ func ParseStart(p []byte) (s Start, ok bool) {
 	}
 	return Start{int64(binary.BigEndian.Uint64(p)), int32(binary.BigEndian.Uint32(p[8:]))}, true
 }
+
+// PhaseTag is the number of the tagged field with which a client asks in an ApiVersions what a
+// broker that starts waits for: chronik's own, as StartTag is. A broker that starts answers at
+// once, with its phase in that field: no other answer of Kafka's protocol has a text. One that
+// serves clients ignores it.
+const PhaseTag uint32 = 20483

@@ -18,7 +18,7 @@ func Builtin() []Profile {
 			Ack: Synced, Sync: SyncGroup, MaxRecords: 10_000, MaxBytes: 50 * mb,
 		},
 		{
-			Name: "low", Doc: "Small disks and few clients: waits up to 2 ms for more records.",
+			Name: "low", Doc: "Fast disks: waits up to 2 ms for more records.",
 			Ack: Synced, Sync: SyncGroup, MaxWait: 2 * time.Millisecond, MaxRecords: 500, MaxBytes: 5 * mb,
 		},
 		{
@@ -26,11 +26,11 @@ func Builtin() []Profile {
 			Ack: Synced, Sync: SyncGroup, MaxWait: 10 * time.Millisecond, MaxRecords: 2_000, MaxBytes: 15 * mb,
 		},
 		{
-			Name: "high", Doc: "Many producers on disks whose fsync is costly, such as network disks: waits up to 50 ms for more records.",
+			Name: "high", Doc: "Many producers on disks whose fdatasync is costly, such as network disks: waits up to 50 ms for more records.",
 			Ack: Synced, Sync: SyncGroup, MaxWait: 50 * time.Millisecond, MaxRecords: 10_000, MaxBytes: 50 * mb,
 		},
 		{
-			Name: "ultra", Doc: "Bulk load: waits up to 100 ms for more records.",
+			Name: "ultra", Doc: "As high, for fewer syncs: waits up to 100 ms for more records.",
 			Ack: Synced, Sync: SyncGroup, MaxWait: 100 * time.Millisecond, MaxRecords: 20_000, MaxBytes: 100 * mb,
 		},
 		{

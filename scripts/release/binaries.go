@@ -59,7 +59,8 @@ func (r *release) compile(p platform) error {
 	if err := os.MkdirAll(p.bin(), 0o755); err != nil {
 		return err
 	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + r.stamp, "-o", p.bin() + "/"}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", "nethttpomithttp2",
+		"-ldflags", "-s -w -X main.version=" + r.stamp, "-o", p.bin() + "/"}
 	for _, name := range programs {
 		args = append(args, "./cmd/"+name)
 	}

@@ -36,6 +36,18 @@ type File struct {
 	Contexts map[string]map[string]string
 }
 
+// Secrets returns the names of a context's settings that are secrets themselves, not names of
+// files, sorted.
+func (f *File) Secrets(name string) (held []string) {
+	for _, s := range All() {
+		if s.Secret && f.Contexts[name][s.Name] != "" {
+			held = append(held, s.Name)
+		}
+	}
+	slices.Sort(held)
+	return held
+}
+
 // document is the format of the file.
 type document struct {
 	Current  string                    `yaml:"current,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -88,11 +89,17 @@ func Join(addresses []string, failed []error) (all error) {
 	return all
 }
 
+// ErrAlert means that a broker answered plain text with an alert of TLS.
+var ErrAlert = errors.New("it answered with an alert of TLS")
+
 // withoutGuess removes the client library's own guess at the reason: the callers know the settings
 // and guess better.
 func withoutGuess(err error) error {
 	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
 		return io.EOF
+	}
+	if err != nil && strings.Contains(err.Error(), "appear to be a tls alert record") { // the library's error has no exported name
+		return ErrAlert
 	}
 	return err
 }

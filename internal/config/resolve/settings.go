@@ -72,6 +72,9 @@ func plain(d *configdef.Def, value string, err error) error {
 			configdef.Long:   "write a whole number, at most 9223372036854775807",
 			configdef.Double: "write a number, with a decimal point if it is not whole",
 		}[d.Type]
+		if unit, such := config.UnitHint(d.Name); unit != "" {
+			text = strings.Replace(text, "number", "number of "+unit, 1) + ", or one with a unit, such as " + such
+		}
 	}
 	return fmt.Errorf("invalid value %q: %s", value, text)
 }

@@ -142,7 +142,9 @@ func (d Decider) Return(p metadata.Partition, broker int32, dir [16]byte, is Con
 		d.resign(&next, broker)
 	}
 	if is == LossySole && !d.Broken.Has(ForgetLoss) {
-		next.Unclean = next.LeaderEpoch // the replica led in no later epoch than the one before
+		// The replica led in no later epoch than the one before. An operator may have confirmed an
+		// earlier loss in this epoch, and knows nothing of this one.
+		next.Unclean, next.Confirmed = next.LeaderEpoch, 0
 	} else if next.Leader != None && next.Leader != broker {
 		d.elect(&next)
 	}
@@ -390,7 +392,7 @@ func union(p *metadata.Partition, a, b []int32) []int32 {
 // finish returns the next record with its partition epoch, and whether it differs from p.
 func finish(p, next metadata.Partition) (metadata.Partition, bool) {
 	same := p.Leader == next.Leader && p.LeaderEpoch == next.LeaderEpoch && p.Last == next.Last && p.Unclean == next.Unclean &&
-		slices.Equal(p.ISR, next.ISR) && slices.Equal(p.ELR, next.ELR)
+		p.Confirmed == next.Confirmed && slices.Equal(p.ISR, next.ISR) && slices.Equal(p.ELR, next.ELR)
 	if same {
 		return p, false
 	}

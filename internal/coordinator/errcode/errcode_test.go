@@ -117,6 +117,7 @@ func TestEveryErrorHasACode(t *testing.T) {
 
 		"replica.ErrNotReplica": "a follower's subscription",
 		"replica.ErrDiverged":   "a follower's truncation",
+		"replica.ErrReplaced":   "the metadata's subscribers",
 		"storage.ErrLocked":     "Open",
 
 		"storage.ErrMoveCanceled": "the goroutine that moves logs",

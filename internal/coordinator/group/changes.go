@@ -110,7 +110,7 @@ func (s *Shard) applyTopicChanges() {
 		s.rematched, s.rematching = nil, false
 	}
 	if !s.rematching && (s.changes.all || len(s.changes.changed) > 0) {
-		s.rematch()
+		s.startMatchAll()
 	}
 }
 

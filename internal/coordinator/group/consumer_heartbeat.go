@@ -22,10 +22,11 @@ func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Co
 		f = refuse(kerr.CoordinatorLoadInProgress)
 	case req.MemberEpoch < 0:
 		f = s.leaveByHeartbeat(req, resp)
-	case s.needsMatch(s.expressionOf(e, req), req):
-		s.match(to, e, s.expressionOf(e, req))
-		return
 	default:
+		if re := s.expressionOf(e, req); s.needsMatch(re, req) {
+			s.startMatch(to, e, re)
+			return
+		}
 		f = s.acceptHeartbeat(e, req, resp)
 	}
 	if f != nil {

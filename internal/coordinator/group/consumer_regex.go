@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"regexp"
@@ -55,17 +56,18 @@ func unbind(bound string) (expression string, v Viewer) {
 	return expression, v
 }
 
-// expressionAfter returns the expression of a member after a heartbeat, bound to its viewer. now is
-// the one before. A member whose client has another viewer than before gets its topics.
-func expressionAfter(now *string, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) string {
+// expressionAfter returns the expression of a member after a heartbeat, bound to its viewer;
+// former is the one before it. A member whose client has another viewer than before gets its
+// topics.
+func expressionAfter(former *string, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) string {
 	re := deref(req.SubscribedTopicRegex)
 	if req.SubscribedTopicRegex == nil {
-		if deref(now) == "" {
+		if deref(former) == "" {
 			return ""
 		}
 		var v Viewer
-		if re, v = unbind(*now); v == e.Viewer {
-			return *now
+		if re, v = unbind(*former); v == e.Viewer {
+			return *former
 		}
 	}
 	return bind(re, e.Viewer)
@@ -73,11 +75,11 @@ func expressionAfter(now *string, e Request, req *kmsg.ConsumerGroupHeartbeatReq
 
 // expressionOf is expressionAfter for the member that a heartbeat names.
 func (s *Shard) expressionOf(e Request, req *kmsg.ConsumerGroupHeartbeatRequest) string {
-	var now *string
+	var former *string
 	if g := s.groups[req.Group]; g != nil && g.consumer() != nil {
-		now = g.consumer().memberOrNew(req.MemberID).meta.Regex
+		former = g.consumer().memberOrNew(req.MemberID).meta.Regex
 	}
-	return expressionAfter(now, e, req)
+	return expressionAfter(former, e, req)
 }
 
 // visible returns which topics the viewer of an expression may see.
@@ -90,7 +92,7 @@ func (s *Shard) visible(v Viewer) func(topic string) bool {
 
 // needsMatch reports whether the expression of a heartbeat has no known matches.
 func (s *Shard) needsMatch(re string, req *kmsg.ConsumerGroupHeartbeatRequest) bool {
-	if re == "" || s.matched != nil && s.matched.expression == re {
+	if re == "" || s.heartbeatMatch != nil && s.heartbeatMatch.expression == re {
 		return false
 	}
 	if g := s.groups[req.Group]; g != nil && g.consumer() != nil {
@@ -106,8 +108,8 @@ func (g *group) usesRegex() bool {
 	return c != nil && (len(c.regexes) > 0 || c.unresolved)
 }
 
-// match starts a call that matches a heartbeat's expression.
-func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
+// startMatch starts a call that matches a heartbeat's expression.
+func (s *Shard) startMatch(to coordinator.Ticket, e Request, expression string) {
 	topics := s.topics
 	s.out.CallFor(e.Client, to, func(ctx context.Context) any {
 		m := heartbeatMatch{request: e, expression: expression, topics: topics}
@@ -117,7 +119,7 @@ func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 		plain, viewer := unbind(expression)
 		re, _, err := pattern.Compile(plain, sizeOf(topics.Names()))
 		if m.err = err; err == nil {
-			m.matches, m.err = matching(ctx, re, topics.Names(), s.visible(viewer))
+			m.matches, m.err = matchNames(ctx, re, topics.Names(), s.visible(viewer))
 		}
 		return m
 	})
@@ -128,19 +130,28 @@ func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 // that makes topics would keep the heartbeat from an end.
 func (s *Shard) resumeHeartbeat(to coordinator.Ticket, m heartbeatMatch) {
 	req := m.request.Body.(*kmsg.ConsumerGroupHeartbeatRequest)
-	switch {
-	case m.err != nil:
-		s.refuseHeartbeat(to, req, fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.",
-			truncateExpression(deref(req.SubscribedTopicRegex)), reason(m.err)))
-	default:
-		s.matched = &m
-		s.consumerHeartbeat(to, m.request, req)
-		s.matched = nil
-		if g := s.groups[req.Group]; g != nil && g.usesRegex() && m.topics.Version() != s.topics.Version() {
-			s.requestMatches(g)
-		}
+	if m.err != nil {
+		s.refuseHeartbeat(to, req, m.failure(req))
+		s.finishEvent(req.Group)
+		return
+	}
+	s.heartbeatMatch = &m
+	s.consumerHeartbeat(to, m.request, req)
+	s.heartbeatMatch = nil
+	if g := s.groups[req.Group]; g != nil && g.usesRegex() && m.topics.Version() != s.topics.Version() {
+		s.requestMatches(g)
 	}
 	s.finishEvent(req.Group)
+}
+
+// failure returns why a heartbeat whose expression was not matched is refused. The client is gone
+// if its context ended; the code says that it may come back.
+func (m *heartbeatMatch) failure(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
+	if errors.Is(m.err, context.Canceled) || errors.Is(m.err, context.DeadlineExceeded) {
+		return refuse(kerr.CoordinatorNotAvailable)
+	}
+	return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.",
+		truncateExpression(deref(req.SubscribedTopicRegex)), reason(m.err))
 }
 
 // resolveRegexes records the matches of new expressions and drops unused ones.
@@ -151,8 +162,8 @@ func (s *Shard) resolveRegexes(g *group) {
 		if _, known := c.regexes[re]; known || re == "" {
 			continue
 		}
-		if s.matched != nil && s.matched.expression == re {
-			s.emitRegex(g, re, s.matched.matches)
+		if s.heartbeatMatch != nil && s.heartbeatMatch.expression == re {
+			s.emitRegex(g, re, s.heartbeatMatch.matches)
 		} else {
 			s.requestMatches(g)
 		}
@@ -202,8 +213,8 @@ type topicMatches struct {
 	groups  []string            // groups that have not recorded the matches yet, sorted
 }
 
-// rematch starts a call that matches the expressions of all groups against changed topics.
-func (s *Shard) rematch() {
+// startMatchAll starts a call that matches the expressions of all groups against changed topics.
+func (s *Shard) startMatchAll() {
 	r := topicMatches{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)),
 		matches: map[string][]string{}}
 	s.changes.all, s.changes.changed = false, nil
@@ -225,7 +236,7 @@ func (s *Shard) rematch() {
 		names = existing(r.topics, r.changed)
 	}
 	s.out.Call(0, func(ctx context.Context) any {
-		r.match(ctx, names, s.visible)
+		r.compute(ctx, names, s.visible)
 		return r
 	})
 }
@@ -233,12 +244,12 @@ func (s *Shard) rematch() {
 // maxRematch bounds the steps of all expressions of more than pattern.Small instructions together.
 const maxRematch = 10 * pattern.MaxSteps
 
-// match matches all expressions, the smallest first. There may be more topics now than when an
+// compute matches all expressions, the smallest first. There may be more topics now than when an
 // expression was accepted, and more expressions: those that would take too long keep their matches,
 // so that they do not keep the topics from others. An expression that this version can't compile,
 // recorded by another version, matches nothing. If ctx ends, the machine is gone, and nothing
 // applies the result.
-func (r *topicMatches) match(ctx context.Context, names iter.Seq[string], visible func(Viewer) func(string) bool) {
+func (r *topicMatches) compute(ctx context.Context, names iter.Seq[string], visible func(Viewer) func(string) bool) {
 	type program struct {
 		bound string
 		re    *regexp.Regexp
@@ -265,7 +276,7 @@ func (r *topicMatches) match(ctx context.Context, names iter.Seq[string], visibl
 		}
 		_, viewer := unbind(p.bound)
 		var err error
-		if r.matches[p.bound], err = matching(ctx, p.re, names, visible(viewer)); err != nil {
+		if r.matches[p.bound], err = matchNames(ctx, p.re, names, visible(viewer)); err != nil {
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -37,10 +38,11 @@ func (f *failure) message() *string {
 
 func unknownGroup(id string) *failure { return fail(kerr.GroupIDNotFound, "Group %s not found.", id) }
 
-// Refuse returns an error response to a Request whose coordinator is not available, or nil if req
-// is not a Request. Clients don't expect COORDINATOR_LOAD_IN_PROGRESS from Heartbeat and SyncGroup.
-// Heartbeat gets COORDINATOR_NOT_AVAILABLE instead. SyncGroup gets REBALANCE_IN_PROGRESS, because
-// the volatile state of the rebalance is lost.
+// Refuse returns the answer to a request about one group whose coordinator is not available, or nil
+// if the answer has no field for an error of the whole request. Clients don't expect
+// COORDINATOR_LOAD_IN_PROGRESS from Heartbeat and SyncGroup. Heartbeat gets
+// COORDINATOR_NOT_AVAILABLE instead. SyncGroup gets REBALANCE_IN_PROGRESS, because the volatile
+// state of the rebalance is lost.
 func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	n := code.Code
 	switch resp := req.ResponseKind().(type) {
@@ -57,31 +59,18 @@ func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 			resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
 		}
 		return resp
-	case *kmsg.LeaveGroupResponse:
-		resp.ErrorCode = n
-		return resp
-	case *kmsg.ConsumerGroupHeartbeatResponse:
-		resp.ErrorCode = n
-		return resp
 	case *kmsg.StreamsGroupHeartbeatResponse:
 		resp.ErrorCode, resp.Status = n, []kmsg.StreamsGroupHeartbeatResponseStatus{}
-		return resp
-	case *kmsg.ShareGroupHeartbeatResponse:
-		resp.ErrorCode = n
-		return resp
-	case *kmsg.OffsetDeleteResponse:
-		resp.ErrorCode = n
-		return resp
-	case *kmsg.AlterShareGroupOffsetsResponse:
-		resp.ErrorCode = n
-		return resp
-	case *kmsg.DeleteShareGroupOffsetsResponse:
-		resp.ErrorCode = n
 		return resp
 	case *kmsg.OffsetCommitResponse:
 		return commitRefused(req.(*kmsg.OffsetCommitRequest), n)
 	default:
-		return nil
+		field := reflect.ValueOf(resp).Elem().FieldByName("ErrorCode")
+		if !field.IsValid() {
+			return nil
+		}
+		field.SetInt(int64(n))
+		return resp
 	}
 }
 

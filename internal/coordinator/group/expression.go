@@ -12,9 +12,9 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// matching returns the visible ones of some names that an expression matches, sorted. An error
+// matchNames returns the visible ones of some names that an expression matches, sorted. An error
 // means that ctx has ended.
-func matching(ctx context.Context, re *regexp.Regexp, names iter.Seq[string], visible func(string) bool) (list []string, err error) {
+func matchNames(ctx context.Context, re *regexp.Regexp, names iter.Seq[string], visible func(string) bool) (list []string, err error) {
 	for name := range names {
 		if re.MatchString(name) && visible(name) {
 			list = append(list, name)

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestManyExpressionsKeepNoTopicsFromOthers(t *testing.T) {
 	for i := range 2 * maxRematch / each {
 		r.matches[strings.Repeat("(x|y)", pattern.Small)+fmt.Sprintf("%04d", i)] = nil
 	}
-	r.match(t.Context(), many, func(Viewer) func(string) bool { return func(string) bool { return true } })
+	r.compute(t.Context(), many, func(Viewer) func(string) bool { return func(string) bool { return true } })
 	if got := r.matches["orders-.*"]; len(got) != bytes/257 {
 		t.Errorf("%d matches of a small expression, want %d", len(got), bytes/257)
 	}
@@ -95,6 +96,17 @@ func TestExpressionIsMatchedByACall(t *testing.T) {
 		t.Error("a known expression is matched again")
 	}
 	w.replays()
+}
+
+// A match that ended because its client is gone says nothing about the expression.
+func TestAMatchWithoutAClientIsNoInvalidExpression(t *testing.T) {
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	for err, want := range map[error]*kerr.Error{context.Canceled: kerr.CoordinatorNotAvailable,
+		&syntax.Error{Code: syntax.ErrMissingParen}: kerr.InvalidRegularExpression} {
+		if f := (&heartbeatMatch{err: err}).failure(req); f.code != want {
+			t.Errorf("%v: %v", err, f.code)
+		}
+	}
 }
 
 // Topics created while an expression is being matched are not missed, and do not delay the answer:

@@ -354,8 +354,16 @@ func TestRefuseMatchesTheResponseType(t *testing.T) {
 	if r := Refuse(beat, kerr.NotCoordinator).(*kmsg.HeartbeatResponse); r.ErrorCode == 0 {
 		t.Errorf("%+v", r)
 	}
-	if Refuse(kmsg.NewPtrMetadataRequest(), kerr.NotCoordinator) != nil {
-		t.Error("an answer to a request that is not about a group")
+	if Refuse(kmsg.NewPtrCreateTopicsRequest(), kerr.NotCoordinator) != nil {
+		t.Error("an answer without a field for the error")
+	}
+	// An API that needs nothing special has no case of its own.
+	if r := Refuse(kmsg.NewPtrConsumerGroupDescribeRequest(), kerr.NotCoordinator); r != nil {
+		t.Errorf("%+v", r)
+	}
+	if r := Refuse(kmsg.NewPtrShareGroupHeartbeatRequest(), kerr.NotCoordinator).(*kmsg.ShareGroupHeartbeatResponse); r.ErrorCode !=
+		kerr.NotCoordinator.Code {
+		t.Errorf("%+v", r)
 	}
 	w := newWorld(t)
 	for _, e := range []any{"what?", request(kmsg.NewPtrMetadataRequest())} {

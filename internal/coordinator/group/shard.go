@@ -23,8 +23,8 @@ type Shard struct {
 	transactions transactions
 	// pending has the pending member ids by connection, in order. Volatile.
 	pending map[uint64][]pendingID
-	// matched is the match that a resumed heartbeat waited for, while it is handled.
-	matched *heartbeatMatch
+	// heartbeatMatch is what a resumed heartbeat waited for, while the heartbeat is handled.
+	heartbeatMatch *heartbeatMatch
 	// rematching: a call is matching all expressions. rematched is its result until it is recorded.
 	// Volatile.
 	rematching bool

@@ -96,16 +96,16 @@ func (s *Service) Ensure() error {
 	return nil
 }
 
-// enough returns an error if fewer brokers are active than the topic needs.
+// enough returns an error if fewer brokers are active and take replicas than the topic needs.
 func (s *Service) enough(img *metadata.Image) error {
-	active, need := 0, img.DefaultReplicas(min(int(s.def.ReplicationFactor), s.opt.Brokers), s.opt.Brokers)
+	active, need := 0, controller.DefaultReplicas(img, min(int(s.def.ReplicationFactor), s.opt.Brokers), s.opt.Brokers)
 	for _, b := range img.Brokers() {
-		if state, _ := img.Liveness(b.ID); state == metadata.Active && !b.Votes() {
+		if state, _ := img.Liveness(b.ID); state == metadata.Active && controller.TakesReplicas(img, b.ID) {
 			active++
 		}
 	}
 	if active < need {
-		return fmt.Errorf("topic %s is created when %d brokers are active, and %d of them are", s.def.Topic, need, active)
+		return fmt.Errorf("topic %s is created when %d brokers that take replicas are active, and %d of them are", s.def.Topic, need, active)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (s *Service) create() error {
 	ctx, cancel := context.WithTimeout(s.ctx, createTimeout)
 	defer cancel()
 	img := s.image.Load()
-	replicas := img.DefaultReplicas(min(int(s.def.ReplicationFactor), max(len(img.Brokers()), 1)), s.opt.Brokers)
+	replicas := controller.DefaultReplicas(img, min(int(s.def.ReplicationFactor), max(len(img.Brokers()), 1)), s.opt.Brokers)
 	segment, policy, profile, compression := strconv.Itoa(int(s.def.SegmentBytes)), "compact", durability.Default, "producer"
 	configs := map[string]*string{"cleanup.policy": &policy, "compression.type": &compression, "segment.bytes": &segment,
 		configdef.DurabilityProfile: &profile}

@@ -325,6 +325,42 @@ func TestAnInternalTopicWaitsForTheBrokersOfItsReplicas(t *testing.T) {
 	}
 }
 
+// A drained broker does not count: the topic has fewer replicas, and waits for the others.
+func TestAnInternalTopicDoesNotCountDrainedBrokers(t *testing.T) {
+	def := definition("a")
+	def.ReplicationFactor = 3
+	b, stop := start(t, vfs.Memory(), def)
+	defer stop()
+	h := b.services[0]
+	h.opt.Brokers = 3
+	mark := func(broker int32) int64 {
+		rev, err := b.store.Txn(t.Context(), metadata.Txn{Put: []metadata.KV{{Key: metadata.BrokerConfigKey(broker),
+			Value: metadata.EncodeConfigs(map[string]string{configdef.TakesReplicas: "false"})}}})
+		must(t, err)
+		return rev
+	}
+	_, _, err := solestore.Register(t.Context(), b.store, 3, "")
+	must(t, err)
+	must(t, b.applier.WaitFor(t.Context(), mark(3)))
+	if err := h.Ensure(); err == nil {
+		h.work.Wait()
+		t.Fatal("a drained broker counts")
+	}
+	_, epoch, err := solestore.Register(t.Context(), b.store, 2, "")
+	must(t, err)
+	must(t, b.applier.WaitFor(t.Context(), epoch))
+	must(t, h.Ensure())
+	h.work.Wait()
+	kvs, rev, err := b.store.Range(t.Context(), "") // nothing waits for a topic that is refused
+	must(t, err)
+	img, err := metadata.Load(kvs, rev)
+	must(t, err)
+	topic := img.Topic("a")
+	if topic == nil || len(topic.Partitions.At(0).Replicas) != 2 || topic.Partitions.At(0).HasReplica(3) {
+		t.Errorf("with two brokers that take replicas: %+v", topic)
+	}
+}
+
 // The first request that needs the topic waits for it, and is answered when the topic cannot come.
 func TestARequestWaitsUntilTheTopicIsCreated(t *testing.T) {
 	def := definition("a")

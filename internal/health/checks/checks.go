@@ -52,7 +52,8 @@ func (n *notes) addDir(severity health.Severity, path, problem, remedy string) {
 }
 
 // addFinding is add for a finding with further fields. Clients choose the names in it, and readers
-// print them: on terminals, in the log, and as lines of /readyz.
+// print them: on terminals, in the log, and as lines of /readyz. So nothing is read from its words:
+// a check whose remedy stops a broker sets Stops.
 func (n *notes) addFinding(f health.Finding) {
 	f.Check = n.check
 	for _, s := range []*string{&f.Subject, &f.Problem, &f.Works, &f.Remedy} {

@@ -25,7 +25,7 @@ func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string
 	if i < 0 {
 		t.Fatalf("there is no check %s", check)
 	}
-	findings, examined := Examine(all[i:i+1], &f)
+	findings, measured := examined(t, all[i:i+1], &f)
 	for _, x := range findings {
 		if x.Check != check || x.Remedy == "" || x.Problem == "" || x.Subject == "" {
 			t.Errorf("%s: a finding must have a subject, a problem and a remedy: %+v", check, x)
@@ -33,9 +33,12 @@ func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string
 		if want := aboutOf(x.Subject); !covers(x.About, want) {
 			t.Errorf("%s: %q is about %+v, want %+v", check, x.Subject, x.About, want)
 		}
+		if check == health.CheckBrokers && x.Holds == "" && !strings.HasPrefix(x.Subject, "processes of ") {
+			t.Errorf("a broker is not in order, and no other one waits with a stop: %+v", x)
+		}
 		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
 	}
-	return found, strings.Join(examined[0].Saw, "\n")
+	return found, strings.Join(measured[0].Saw, "\n")
 }
 
 // subjects are those that programs ask for.
@@ -168,7 +171,7 @@ func TestARemovedDataDirectoryIsOneFinding(t *testing.T) {
 		{Role: RoleJournal, Path: "/d/logs/journal", Why: "it was removed"}}
 	f.Partitions = []view.Log{{Topic: "t", Dir: "/d/logs", Offline: true, Error: "no such file or directory"}}
 	left := func() (all []string) {
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		r := health.Report{Broker: 1, Findings: findings}
 		for i := range r.Findings {
 			if x := &r.Findings[i]; x.Broker != health.NoBroker {
@@ -230,7 +233,7 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 			Lost:     []Lost{{Role: RoleMetadata, Path: "/srv/d/metadata", Why: "it was removed"}},
 			Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
 		}
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		if len(findings) != 1 || !strings.Contains(findings[0].Remedy, c.want) {
 			t.Errorf("%+v: %+v, want a remedy with %s", c, findings, c.want)
 		}
@@ -241,7 +244,7 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 func TestARemedyForSeveralDamages(t *testing.T) {
 	p := view.Log{Topic: "t", Partition: 3, Dir: "/d", Damages: []view.Damage{{From: 5, Next: 7, Where: "/d/t-3/x.log"}}}
 	found := func() health.Finding {
-		findings, _ := Examine(Checks(), &Facts{Partitions: []view.Log{p}})
+		findings, _ := examined(t, Checks(), &Facts{Partitions: []view.Log{p}})
 		if len(findings) != 1 {
 			t.Fatalf("%+v", findings)
 		}
@@ -260,7 +263,7 @@ func TestARemedyForSeveralDamages(t *testing.T) {
 
 // The name of a group may contain characters that a shell interprets.
 func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
-	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "x; reboot", State: "PreparingRebalance"}}}})
+	findings, _ := examined(t, Checks(), &Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "x; reboot", State: "PreparingRebalance"}}}})
 	if len(findings) != 1 || !strings.HasPrefix(findings[0].Remedy, "`chronikctl group describe 'x; reboot'` shows") {
 		t.Errorf("%+v", findings)
 	}
@@ -268,7 +271,7 @@ func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
 
 // A name that a client chose adds no line to /readyz, and controls no terminal.
 func TestANameStaysOnItsLine(t *testing.T) {
-	findings, _ := Examine(Checks(), &Facts{Serving: true, Slow: Slow{Rebalancing: []view.Group{{ID: "x\nready\x1b[2J\u009b"}},
+	findings, _ := examined(t, Checks(), &Facts{Serving: true, Slow: Slow{Rebalancing: []view.Group{{ID: "x\nready\x1b[2J\u009b"}},
 		Undone: []view.Undone{{ID: "y\r\nbad: disk", Partition: "t-0", Error: "\x07"}}},
 		Held: []view.Held{{Topic: "t", Open: true, Age: 1 << 60, TransactionalID: "z\n", Client: "\x1b", Host: "h"}}})
 	report := health.Report{Broker: health.NoBroker, Findings: findings}
@@ -289,7 +292,7 @@ func TestFormerLogsAreCounted(t *testing.T) {
 	for i := range 10_000 {
 		f.Partitions = append(f.Partitions, view.Log{Topic: "t", Partition: int32(i), Former: &view.Former{Path: "/d/t"}})
 	}
-	findings, _ := Examine(Checks(), f)
+	findings, _ := examined(t, Checks(), f)
 	if n := len(findings); n != mostPartitions+1 || !strings.HasPrefix(findings[n-1].Problem, "9990 more") {
 		t.Errorf("%d findings, the last is %+v", n, findings[n-1])
 	}
@@ -428,7 +431,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		"both":              {[]view.Dir{failed, {Path: "/e", Error: "x"}}, nil, true},
 		"one, one unopened": {[]view.Dir{failed}, []view.Dir{{Path: "/e", Error: "x", Remedy: "y"}}, true},
 	} {
-		findings, _ := Examine(Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
+		findings, _ := examined(t, Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
 		for _, f := range findings {
 			if f.NotReady != c.notReady || (f.Works != "") == c.notReady {
 				t.Errorf("%s: %+v", name, f)
@@ -458,7 +461,7 @@ func TestADamagedLogWaitsForAWholeLeader(t *testing.T) {
 	for _, p := range []view.Log{{Topic: "t", Renews: true, Replicated: true, Offline: true, Error: "short"},
 		{Topic: "t", Renews: true, Replicated: true, Damages: []view.Damage{{From: 1, Next: 2}}}} {
 		for _, p.Elsewhere = range []bool{false, true} {
-			findings, _ := Examine(Checks(), &Facts{Partitions: []view.Log{p}})
+			findings, _ := examined(t, Checks(), &Facts{Partitions: []view.Log{p}})
 			if len(findings) != 1 || strings.Contains(findings[0].Remedy, "wait") != p.Elsewhere ||
 				strings.Contains(findings[0].Remedy, "`chronikctl topic describe t`") == p.Elsewhere {
 				t.Errorf("%+v: %+v", p, findings)
@@ -489,6 +492,13 @@ func TestRemedyOfAPartitionWithoutALog(t *testing.T) {
 	got := f.repair(&view.Log{Topic: "t"})
 	if strings.Contains(got, "log repair") || !strings.Contains(got, "`chronikctl topic delete t`") {
 		t.Error(got)
+	}
+	f.Cluster = &view.Cluster{Brokers: make([]view.Broker, 3)}
+	got = f.repair(&view.Log{Topic: "t", Replicated: true})
+	verify, repair, remove := strings.Index(got, "`chronikctl log verify --dir /var/lib/chronik`"),
+		strings.Index(got, "`chronikctl log repair --dir /var/lib/chronik --backup "), strings.Index(got, "`chronikctl topic delete t`")
+	if verify < 0 || repair < verify || remove < repair || !strings.Contains(got, " --last-copy`") {
+		t.Errorf("quarantined records may be the last copy: %s", got)
 	}
 }
 
@@ -662,6 +672,9 @@ func TestMetadataAndItsCopy(t *testing.T) {
 		{"busy", Facts{Metadata: busy}, nil},
 		{"hanging", Facts{Metadata: hanging}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: a write or an fdatasync in it hangs"}},
 		{"its vote is elsewhere", Facts{Metadata: lost}, []string{"warn metadata in /d/metadata: this broker does not vote yet"}},
+		{"a part lacks a change", Facts{Metadata: Metadata{Dir: "/d/metadata", Lacking: []Lacking{
+			{Part: "settings", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Error: "what"}}}},
+			[]string{"bad metadata of this broker, settings: this part lacks the changes since 2026-01-02T03:04:05Z: what"}},
 		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
 		{"failed, of three brokers", three(0), []string{
 			"warn metadata in /d/metadata: this broker applies no changes of topics and configs: no space left",
@@ -677,15 +690,33 @@ func TestMetadataAndItsCopy(t *testing.T) {
 	})
 }
 
+// A broker of which a part lacks a change is not ready, and another process with its number has a
+// remedy of its own.
+func TestAPartThatLacksAChange(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		found, _ := examined(t, Checks(), &Facts{Serving: true, Cluster: &view.Cluster{Brokers: make([]view.Broker, 3)},
+			Metadata: Metadata{Dir: "/d/metadata", Lacking: []Lacking{{Part: "replicas", Error: "what", Replaced: replaced}}}})
+		i := slices.IndexFunc(found, func(x health.Finding) bool { return x.Check == "metadata" })
+		if i < 0 {
+			t.Fatalf("%+v", found)
+		}
+		x := found[i]
+		if x.Severity != health.Bad || !x.NotReady || x.Broker == health.NoBroker || x.Works == "" ||
+			strings.Contains(x.Remedy, "end the other process") != replaced {
+			t.Errorf("%+v", x)
+		}
+	}
+}
+
 // Unknown facts are not faults.
 func TestNothingKnownIsNothingWrong(t *testing.T) {
-	if findings, _ := Examine(Checks(), &Facts{}); len(findings) > 0 {
+	if findings, _ := examined(t, Checks(), &Facts{}); len(findings) > 0 {
 		t.Errorf("%+v", findings)
 	}
 }
 
 func TestWorstComesFirst(t *testing.T) {
-	findings, _ := Examine(Checks(), &Facts{
+	findings, _ := examined(t, Checks(), &Facts{
 		Settings:   Settings{Profile: builtin("os"), Warnings: []string{"w"}},
 		Files:      Files{Limit: 100, Open: 85},
 		Partitions: []view.Log{{Topic: "t", Offline: true, Error: "gone"}},
@@ -751,7 +782,7 @@ func TestTransactionsThatStayOpen(t *testing.T) {
 		found[mostTransactions] != "warn transactions: 2 more partitions with a transaction that is open for too long" {
 		t.Errorf("%q", found)
 	}
-	findings, _ := Examine(Checks(), &many)
+	findings, _ := examined(t, Checks(), &many)
 	want := "`chronikctl txn abort --start-offset 120 --topic orders --partition 3` ends it"
 	if !strings.Contains(findings[0].Remedy, want) {
 		t.Errorf("no %s in %s", want, findings[0].Remedy)

@@ -28,6 +28,9 @@ const (
 // clusterPage has the runbook of each finding about a cluster.
 const clusterPage = "docs/cluster.md, Findings"
 
+// recoverPage is about the loss of most voters.
+const recoverPage = "docs/cluster.md, Recover lost metadata"
+
 // clusterChecks returns the checks of a member of a cluster. Those of the object store also apply
 // to a broker on its own.
 func clusterChecks() []Check {
@@ -56,10 +59,13 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: addresses in this broker's `cluster.seeds` at which no broker of the cluster is. Brokers that are down are no such finding."},
 		{Name: "leaderless", run: checkLeaderless,
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
-		{Name: health.CheckBrokers, run: checkBrokers,
-			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
+		{Name: health.CheckBrokers, run: func(f *Facts, n *notes) { checkBrokers(f, n); checkTurns(f, n) },
+			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker. " +
+				"Two processes that register with one node.id."},
 		{Name: health.CheckReports, run: checkReports,
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
+		{Name: "listeners", run: member(checkListeners),
+			Doc: "In a cluster: listeners that some active brokers have and others lack. Clients that dial such a name do not learn all brokers."},
 		{Name: "forwarding", run: checkForwarding,
 			Doc: "In a cluster: brokers to which requests of a listener with `route: forward` cannot be passed."},
 		{Name: "stopped_replica", run: checkStopped,
@@ -131,139 +137,6 @@ func leaderText(c *view.Cluster) string {
 	return fmt.Sprintf("the metadata leader, broker %d", c.Quorum.Leader)
 }
 
-func checkQuorum(f *Facts, n *notes) {
-	c := f.Cluster
-	q := &c.Quorum
-	if q.Voters > 0 {
-		n.see(fmt.Sprintf("%s, metadata leader %d", text.Count(q.Voters, "voter"), q.Leader))
-	}
-	if q.Hanging >= hangingAfter {
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata of this broker",
-			Problem: "its metadata store does not respond: a write or an fdatasync in the metadata directory hangs",
-			Works:   hangingWorks(c),
-			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk of the data directory; if it does not recover, " +
-				"replace it and restart the broker with an empty data directory (" + clusterPage + ")"})
-		return
-	}
-	if q.Voters == 0 {
-		return // the cluster is being formed
-	}
-	if q.NoLeader >= noLeaderAfter {
-		problem := "the cluster has no metadata leader: no election, topic or config can change"
-		works := "partitions whose leader and enough replicas are alive can be written with acks=all and read; topics, leaders and states of " +
-			"brokers that this broker shows are those of its last contact with a metadata leader"
-		if storeFailed(q) {
-			problem = "this broker follows no metadata leader and has no vote, because its metadata cannot be written: " + q.Failed
-			works = "other brokers lead its partitions, if a majority of the voters is without this fault"
-		}
-		if len(q.Unreachable) > 0 {
-			problem += fmt.Sprintf("; of %s, these cannot be reached from this broker: %s", text.Count(q.Voters, "voter"),
-				listed(q.Unreachable, len(q.Unreachable)))
-		}
-		most := q.Voters/2 + 1
-		remedy := fmt.Sprintf("start brokers until %d of %d voters reach each other", most, q.Voters)
-		if n := len(q.Unreachable); n > 0 {
-			remedy = fmt.Sprintf("start %s, or repair the network to %s, until %d of %d voters reach each other",
-				strings.Join(q.Unreachable, ", "), themIt(n), most, q.Voters)
-		}
-		if q.Failed != "" {
-			if !storeFailed(q) {
-				problem += "; this broker has no vote, because its metadata cannot be written: " + q.Failed
-			}
-			mend := "run `df -h` and " + kernelLog + " on this machine to see whether the disk of the metadata is full or broken, and " +
-				"remove the cause: it votes again without a restart"
-			if q.Voters-len(q.Unreachable) < most {
-				mend = remedy + ", and " + mend
-			}
-			remedy = mend
-		}
-		var about *health.About
-		if len(q.Apart) > 0 {
-			about = &health.About{Brokers: q.Apart}
-		}
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: "metadata quorum", Problem: problem, Works: works,
-			Remedy: remedy + " (" + clusterPage + ")", Follows: f.apart(c.Self), About: about})
-		return
-	}
-	switch {
-	case len(q.Unregistered) > 0:
-		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
-			Problem: fmt.Sprintf("%s of %d belongs to %s, unregistered before, and no other broker has taken it over: the metadata "+
-				"survive one failure less", text.Count(len(q.Unregistered), "vote"), q.Voters, brokersText(q.Unregistered)),
-			Works:  "the metadata can be changed",
-			Remedy: voteRemedy(q)})
-	case q.Orphans > 0 && q.Orphaned >= orphanAfter:
-		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
-			Problem: fmt.Sprintf("%s of %d has a member id that no broker has: its metadata directory was lost, and its vote has not moved",
-				text.Count(q.Orphans, "voter"), q.Voters),
-			Works:  "the metadata can be changed",
-			Remedy: "do not stop another broker now; start the broker whose directory was lost, with its node.id and an empty data directory: it takes the vote over (" + clusterPage + ")"})
-	case q.Voters < c.Seeds:
-		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
-			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
-				failures(q.Voters)),
-			Works:  "the metadata can be changed",
-			Remedy: "start the other brokers of cluster.seeds; they become voters when they have copied the metadata (" + clusterPage + ")"})
-	case q.Voters%2 == 0:
-		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
-			Problem: fmt.Sprintf("the number of voters is even: %d survive the failure of %s, not more than %d do", q.Voters,
-				failures(q.Voters), q.Voters-1),
-			Remedy: "name 1, 3 or 5 brokers in cluster.seeds of all brokers (" + clusterPage + ")"})
-	case q.Voters == 1:
-		n.addShared(health.Finding{Severity: health.Note, Subject: "metadata quorum",
-			Problem: "this cluster has one voter: if it loses its data directory, the metadata are lost",
-			Remedy:  "name 3 or 5 brokers in cluster.seeds if the cluster has that many (" + clusterPage + ")"})
-	}
-}
-
-// wrongSeedAfter is longer than a broker takes that starts.
-const wrongSeedAfter = 30 * time.Second
-
-// checkSeeds finds entries of cluster.seeds that are wrong. One at which nothing answers may be the
-// address of a broker that is registered with another one, so it counts only while all brokers are
-// active.
-func checkSeeds(f *Facts, n *notes) {
-	c := f.Cluster
-	all := leads(c) && len(c.Unreached) == 0 && !slices.ContainsFunc(c.Brokers, func(b view.Broker) bool { return b.State != "active" })
-	for _, s := range c.WrongSeeds {
-		if s.Silent && (!all || f.Now.Sub(s.Since) < wrongSeedAfter) {
-			continue
-		}
-		problem := "its cluster.seeds has an address at which no broker of this cluster is: " + s.Err
-		if s.Silent {
-			problem = "its cluster.seeds has an address that no broker of this cluster has, and where no connection can be made: " + s.Err
-		}
-		n.addFinding(health.Finding{Severity: health.Warn, Subject: "cluster.seeds entry " + s.Address, Problem: problem,
-			Works: "everything, as long as the other seeds lead to a majority of the voters; if all brokers get new addresses, the cluster " +
-				"may not find itself",
-			Remedy: "write the address of a broker of this cluster in its place, the same list on all brokers, or start the missing one " +
-				"there; check the file with `chronikd config check --config FILE`, and restart this broker (" + clusterPage + ")"})
-	}
-}
-
-// voteRemedy returns what to do about votes of unregistered brokers. A list of an even number of
-// addresses would end the start of a broker, so the remedy names the number, which is
-// never below three.
-func voteRemedy(q *view.Quorum) string {
-	from := brokersText(q.Unregistered)
-	other := "write the address of a broker without a vote in the place of that of " + from + " in cluster.seeds"
-	if fewer := (q.Voters - len(q.Unregistered) - 1) | 1; fewer < q.Voters && fewer >= 3 {
-		other = fmt.Sprintf("set cluster.seeds to %d addresses without that of %s", fewer, from)
-	}
-	return fmt.Sprintf("if this stays for more than 15 s, start a broker with an empty data directory at the address of %s; or %s, "+
-		"on all brokers, one at a time: check its file with `chronikd config check --config FILE`, restart it, and wait until `chronikctl broker list` "+
-		"shows it active (docs/cluster.md, Change the voters)", from, other)
-}
-
-// hangingWorks returns what works while the metadata store of this broker does not respond. Its
-// lease proves that it knows all changes until shortly before.
-func hangingWorks(c *view.Cluster) string {
-	if c.State == "active" && c.NoLease == 0 {
-		return "it serves its partitions until the metadata change; then other brokers take over if a majority of the voters responds"
-	}
-	return "other brokers take over its partitions if a majority of the voters responds"
-}
-
 // failures returns how many of a number of voters may fail.
 func failures(voters int) string {
 	if n := (voters - 1) / 2; n > 0 {
@@ -293,22 +166,48 @@ func checkLeaderless(f *Facts, n *notes) {
 		case view.ForDirectory:
 			x.Subject += ", on " + on
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
+			x.Stops = true
 			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
-				"; if no broker has a log of them, for example because the topic was deleted after the backup that was restored, " +
+				"; if no broker has a log or quarantined records of them (`chronikctl log verify`), for example because the topic was deleted after the backup that was restored, " +
 				"`chronikctl topic delete TOPIC`"
 			if x.Follows = f.onlyAllFull(l.Brokers); x.Follows != "" {
 				x.Problem = partitionsText(&l.Partitions) + " cannot be written or read: log directories of " + on + " are full"
+				x.Stops = false
 				x.Remedy = freeSpace + "the partitions then have leaders within half a minute, without a restart (docs/operations.md, A full disk)"
 			}
 		case view.Lossy:
 			x.Problem += "their last replica in sync lost records in a power failure, as their durability profile permits"
 			x.Remedy = "start the other brokers that have replicas of them: the controller elects the replica with the most records (" + clusterPage + ")"
+		case view.Recovered:
+			problem, remedy := recovered(&l)
+			x.Problem, x.Remedy = x.Problem+problem, remedy
 		case view.Elected:
 			x.Problem += "the controller is electing leaders"
 			x.Remedy = "wait; if this stays, the log of " + leaderText(c) + " names the reason (" + clusterPage + ")"
 		}
 		n.addShared(x)
 	}
+}
+
+// recovered is why partitions wait for an operator after the metadata were recovered, and what
+// their election may lose: what is only in replicas that do not take part.
+func recovered(l *view.Leaderless) (problem, remedy string) {
+	problem = "the metadata were recovered and do not have the replicas in sync, so an operator elects their leaders; "
+	remedy = "run `chronikctl topic elect --unclean`: of each partition, the replica with the latest leader epoch and the most records leads"
+	switch on := brokersText(l.Brokers); {
+	case len(l.Brokers) > 0:
+		problem += "their replicas on " + on + " cannot take part: " + isAre(len(l.Brokers)) + " not active, or their logs or " +
+			"directories have faults"
+		remedy = "start " + on + ", or follow the findings of " + on + "; an election without " + themIt(len(l.Brokers)) +
+			" may lose acknowledged records. Then " + remedy
+	case l.Lossless:
+		problem += "all of their replicas are there, and no broker reports a damaged log of them"
+		remedy += ", so no acknowledged record is lost"
+	default:
+		problem += "all of their replicas are there, but below feature level 4 a longer log may lack acknowledged records"
+	}
+	return problem, remedy + ". If no broker has a log of them, because the topic was deleted before, `chronikctl topic delete TOPIC` (" +
+		recoverPage + ")"
 }
 
 // away reports whether partitions wait for one broker, whose own finding then names them: it is not
@@ -323,8 +222,9 @@ func orUnclean(l *view.Leaderless) string {
 		return "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
 			"that only they have"
 	}
-	return fmt.Sprintf("; if they are lost for good, move each to another broker (%s), which ends with an error because "+
-		"there is nothing to copy, and then `chronikctl topic elect --unclean` begins them without their records", elsewhere(&l.Partitions))
+	return fmt.Sprintf("; if they are lost for good, delete the topics with `chronikctl topic delete TOPIC`, or let the partitions begin "+
+		"without their records: run %s for each, which reports that there is nothing to copy, and then `chronikctl topic elect --unclean`",
+		elsewhere(&l.Partitions))
 }
 
 // leaderlessOn adds to the finding about a broker that is not active the partitions that wait for
@@ -355,6 +255,14 @@ func unreached(c *view.Cluster, broker int32) string {
 	return ""
 }
 
+// refused reports whether nothing listens at the address of another broker: its process has ended,
+// or has not begun to listen.
+func (f *Facts) refused(broker int32) bool {
+	return slices.ContainsFunc(f.Cluster.Unreached, func(x view.Unreached) bool {
+		return x.Broker == broker && x.Refused
+	})
+}
+
 // untimely reports whether the dates of another broker's certificate keep this one from connecting.
 func (f *Facts) untimely(broker int32) bool {
 	return slices.ContainsFunc(f.Cluster.Unreached, func(x view.Unreached) bool { return x.Broker == broker && x.Theirs })
@@ -380,25 +288,16 @@ func checkBrokers(f *Facts, n *notes) {
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
 		x := health.OfBroker(b.ID)
-		x.Severity = health.Warn
+		x.Severity, x.Holds = health.Warn, holds(b)
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + unreached(c, b.ID)
-			x.Remedy = fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
-				"start another broker if its replicas need one, run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d` (%[3]s)", leaderText(c), b.ID, clusterPage)
-			if f.untimely(b.ID) {
-				x.Remedy = fmt.Sprintf("replace the certificate of broker %d and its key; if `chronikd secure init` made them, copy its ca-key.pem to "+
-					"their directory DIR, and run `chronikd secure init DIR --renew`: the broker takes it without a restart (%s)", b.ID, clusterPage)
-			} else if o := f.other(b.ID); o != nil && o.Fresh(f.Now) {
-				x.Remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; "+
-					"if it has none, check the network between it and %s, in both directions; "+
-					"if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), b.ID, leaderText(c), clusterPage)
-			}
+			x.Remedy = f.fencedRemedy(b.ID)
 		case "starting":
-			x.Severity, x.Problem = health.Note, "it is starting"
+			x.Problem = "it is starting"
 			x.Remedy = "wait until it is ready"
 		case "draining", "drained":
-			x.Severity, x.Problem = health.Note, "it is stopping, and its leaderships have moved or move"
+			x.Problem = "it is stopping, and its leaderships have moved or move"
 			x.Remedy = "wait until it has returned before you stop another broker"
 		default:
 			if x.Follows = f.causeOf(b.ID); f.onlyFull(b.ID) != "" && b.FailedDirs > 0 {
@@ -469,6 +368,64 @@ func checkBrokers(f *Facts, n *notes) {
 		}
 		n.addShared(x)
 	}
+}
+
+// fencedRemedy returns what to do about a broker that is fenced.
+func (f *Facts) fencedRemedy(broker int32) string {
+	c, o := f.Cluster, f.other(broker)
+	switch {
+	case f.untimely(broker):
+		return fmt.Sprintf("replace the certificate of broker %d and its key; if `chronikd secure init` made them, copy its ca-key.pem to "+
+			"their directory DIR, and run `chronikd secure init DIR --renew`: the broker takes it without a restart (%s)", broker, clusterPage)
+	case o != nil && o.Fresh(f.Now) && f.refused(broker):
+		return fmt.Sprintf("start it: nothing listens at its address, although its own report is only %s old; if it runs, check the network "+
+			"between it and %s, in both directions (%s)", age(f.Now.Sub(o.At)), leaderText(c), clusterPage)
+	case o != nil && o.Fresh(f.Now):
+		return fmt.Sprintf("its own report is %s old: follow the findings of broker %d; if it has none, check the network between it and %s, in "+
+			"both directions; if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), broker, leaderText(c), clusterPage)
+	}
+	return fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
+		"run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d`; if a topic has a replica on every broker, start "+
+		"another broker before that (%[3]s)", leaderText(c), broker, clusterPage)
+}
+
+// holds returns what must come before another broker is stopped, while this one is not in order.
+func holds(b *view.Broker) string {
+	switch {
+	case b.State == "fenced":
+		return fmt.Sprintf("bring back broker %d", b.ID)
+	case b.State == "starting":
+		return fmt.Sprintf("wait until broker %d is ready", b.ID)
+	case b.State == "draining", b.State == "drained":
+		return fmt.Sprintf("wait until broker %d has returned", b.ID)
+	case b.FailedDirs+b.HungDirs+b.LowDirs+b.Damaged.Count > 0:
+		return fmt.Sprintf("resolve the findings of broker %d", b.ID)
+	}
+	return fmt.Sprintf("wait until broker %d is in sync", b.ID)
+}
+
+func checkTurns(f *Facts, n *notes) {
+	if f.Cluster == nil || !f.Serving {
+		return
+	}
+	for i := range f.Cluster.Turns {
+		n.addFinding(turns(&f.Cluster.Turns[i]))
+	}
+}
+
+// turns is the finding that two processes have registered as one broker.
+func turns(t *view.Turns) health.Finding {
+	where := fmt.Sprintf("one advertises %s and registered last, at %s; the other one advertises %s", t.Addresses[0],
+		t.At.UTC().Format(time.RFC3339), t.Addresses[1])
+	if t.Addresses[0] == t.Addresses[1] {
+		where = fmt.Sprintf("both advertise %s; the last registration was at %s", t.Addresses[0], t.At.UTC().Format(time.RFC3339))
+	}
+	return health.Finding{Severity: health.Warn, Subject: "processes of " + health.BrokerSubject(t.Broker),
+		Problem: fmt.Sprintf("two processes have registered by turns with node.id=%d: %s; each ended what the other one led, and a process "+
+			"to which this happens again ends", t.Broker, where),
+		Works: "the brokers with other numbers",
+		Remedy: fmt.Sprintf("end the process that runs on a copy of a machine or of a data directory, and start the right one if it has ended; "+
+			"give each broker its own node.id and an empty data directory; the finding ends 10 minutes after the last registration (%s)", clusterPage)}
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.
@@ -545,6 +502,7 @@ func checkStopped(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: fmt.Sprintf("replicas of this broker that broker %d leads", s.Leader),
 			Problem: partitionsText(&s.Partitions) + ": not copied, because " + problem,
 			Works:   "the leader and the other replicas serve these partitions",
+			Stops:   true,
 			Remedy: "a data directory may be an older copy: compare `chronikctl log dump` of the log on this broker and on the leader; if the " +
 				"leader's log is the right one, stop this broker, remove the partition's directory and start it: it copies the log again (" +
 				clusterPage + ")"})
@@ -578,6 +536,31 @@ func notReached(c *view.Cluster, x *view.Unreached) health.Finding {
 	}
 	out.Remedy += " (" + clusterPage + ")"
 	return out
+}
+
+func checkListeners(c *view.Cluster, n *notes) {
+	if len(c.Uncommon) == 0 {
+		return
+	}
+	var lacks []string
+	for _, l := range c.Uncommon {
+		lacks = append(lacks, fmt.Sprintf("%s %s no listener %s, which %s %s", brokersText(l.Lacks), hasHave(len(l.Lacks)), l.Name,
+			brokersText(l.On), hasHave(len(l.On))))
+	}
+	n.addShared(health.Finding{Severity: health.Bad, Subject: "names of listeners",
+		Problem: strings.Join(lacks, "; ") + ": clients that dial such a listener do not learn the brokers that lack it, and cannot use " +
+			"what these lead (LISTENER_NOT_FOUND)",
+		Works: "clients that dial a listener whose name all active brokers have, or one with `route: forward`",
+		Stops: true,
+		Remedy: "give the listener the same `name:` in the configuration of all brokers (the one of `listen:` is called default), and restart " +
+			"those that change, one at a time (" + clusterPage + ")"})
+}
+
+func hasHave(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
 }
 
 func checkUnclean(c *view.Cluster, n *notes) {

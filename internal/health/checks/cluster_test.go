@@ -55,7 +55,7 @@ func TestMembership(t *testing.T) {
 // replicas that are not in sync. While the broker starts, its phase is the finding.
 func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 	ready := func(f Facts) (ok bool) {
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		ok = true
 		for i := range findings {
 			ok = ok && !findings[i].NotReady
@@ -93,12 +93,30 @@ func TestABrokerWithoutALeaseIsNotReady(t *testing.T) {
 // nothing else is said of them.
 func TestTheQuorumIsAboutItsVoters(t *testing.T) {
 	f := member(func(c *view.Cluster) {
-		c.Quorum.NoLeader, c.Quorum.Unreachable, c.Quorum.Apart = time.Minute, []string{"one", "two", "no broker"}, []int32{2, 3}
+		c.Quorum.NoLeader, c.Quorum.Unreachable, c.Quorum.Away = time.Minute, []string{"one", "two", "no broker"}, []int32{2, 3}
 	})
-	found, _ := Examine(Checks(), &f)
+	found, _ := examined(t, Checks(), &f)
 	i := slices.IndexFunc(found, func(x health.Finding) bool { return x.Check == health.CheckQuorum })
 	if i < 0 || !found[i].IsAbout(2) || !found[i].IsAbout(3) || found[i].IsAbout(1) {
 		t.Errorf("%+v", found)
+	}
+}
+
+// Without a metadata leader the finding counts what can be written, and any stop comes after the
+// majority.
+func TestWhatCanBeWrittenWithoutAMetadataLeader(t *testing.T) {
+	for apart, want := range map[int]string{
+		0: "3 of 3 partitions can be written with acks=all, and read: ",
+		2: "1 of 3 partitions can be written with acks=all, and read: ",
+		3: "no partition can be written now: ",
+	} {
+		f := member(func(c *view.Cluster) { c.Quorum.NoLeader, c.Partitions, c.Apart = time.Minute, 3, apart })
+		var n notes
+		checkQuorum(&f, &n)
+		if len(n.findings) != 1 || !strings.HasPrefix(n.findings[0].Works, want) ||
+			n.findings[0].Holds != "bring back brokers until 2 of 3 voters reach each other" {
+			t.Errorf("%d wait: %+v", apart, n.findings)
+		}
 	}
 }
 
@@ -107,11 +125,21 @@ func TestMetadataQuorum(t *testing.T) {
 	examine(t, "quorum", []patient{
 		{"healthy", member(), nil},
 		{"an election", quorum(func(q *view.Quorum) { q.NoLeader = time.Second }), nil},
+		{"a smaller list, and the votes have not moved", quorum(func(q *view.Quorum) { q.Voters = 5 }),
+			[]string{"warn metadata quorum: 5 brokers vote, and cluster.seeds has 3: the votes have not moved"}},
 		{"voters not known yet", quorum(func(q *view.Quorum) { q.Voters, q.NoLeader = 0, time.Minute }), nil},
 		{"no leader", quorum(func(q *view.Quorum) {
 			q.NoLeader, q.Unreachable = time.Minute, []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}
 		}), []string{"bad metadata quorum: the cluster has no metadata leader: no election, topic or config can change; of 3 voters, these " +
 			"cannot be reached from this broker: broker 2 (b:9092), broker 3 (c:9092)"}},
+		{"no leader, one voter is another member", quorum(func(q *view.Quorum) {
+			q.NoLeader, q.Unreachable, q.Lost = time.Minute, []string{"broker 2 (b:9092)"}, []string{"broker 3 (c:9092)"}
+		}), []string{"cannot be reached from this broker: broker 2 (b:9092); of 3 voters, these run with other metadata directories than those that have " +
+			"the votes: broker 3 (c:9092)"}},
+		{"no leader, most voters are other members", quorum(func(q *view.Quorum) {
+			q.NoLeader, q.Lost, q.Recover = time.Minute, []string{"broker 2 (b:9092)", "broker 3 (c:9092)"}, "`x`"
+		}), []string{"of 3 voters, these run with other metadata directories than those that have the votes: broker 2 (b:9092), broker 3 " +
+			"(c:9092), so a majority of the voters is gone, and waiting does not help"}},
 		{"no leader, the disk of the only voter is full", quorum(func(q *view.Quorum) {
 			q.NoLeader, q.Voters, q.Failed = time.Minute, 1, "write log: no space left on device"
 		}), []string{"the cluster has no metadata leader: no election, topic or config can change; this broker has no vote, because its " +
@@ -136,33 +164,67 @@ func TestMetadataQuorum(t *testing.T) {
 	})
 }
 
-// A broker refuses to start with a list of an even number of addresses.
-// A wrong entry of cluster.seeds is a finding; one whose broker may be down is none.
+// The remedy of lost votes is complete at each broker that knows of them.
+func TestTheRemedyOfLostVotesNamesTheCommand(t *testing.T) {
+	q := view.Quorum{Votes: true, Lost: []string{"broker 2", "broker 3"}, Recover: "`chronikd recover --config FILE --lost 2,3`"}
+	if got := recovery(&q); !strings.Contains(got, "shut down this broker, run "+q.Recover+" with its configuration, start it") {
+		t.Error(got)
+	}
+	q.Votes, q.Whole = false, []string{"broker 1"}
+	if got := recovery(&q); !strings.Contains(got, "shut down broker 1, run `") {
+		t.Error(got)
+	}
+	q.Votes = true
+	if got := recovery(&q); !strings.Contains(got, "shut down the one of this broker, broker 1 with the largest term and entry, which ") {
+		t.Error(got)
+	}
+}
+
+// While seeds do not vote, a stop waits for them, unless an entry of the list is wrong: its remedy
+// is a restart, and it may be why they do not vote.
+func TestNothingWaitsForSeedsWhileAnEntryIsWrong(t *testing.T) {
+	for wrong, want := range []string{"start the other brokers of cluster.seeds",
+		"start the other brokers of cluster.seeds, unless the check seeds names their entries"} {
+		f := member(func(c *view.Cluster) {
+			c.Quorum.Voters, c.WrongSeeds = 2, make([]view.WrongSeed, wrong)
+		})
+		var n notes
+		checkQuorum(&f, &n)
+		if len(n.findings) != 1 || n.findings[0].Holds != want {
+			t.Errorf("%d wrong: %+v", wrong, n.findings)
+		}
+	}
+}
+
+// An entry of cluster.seeds that is wrong for long is a finding; one whose broker may be down is
+// none.
 func TestWrongSeeds(t *testing.T) {
-	silent := func(change ...func(*view.Cluster)) Facts {
-		f := member(append(change, func(c *view.Cluster) {
-			c.WrongSeeds = []view.WrongSeed{{Address: "d:1", Silent: true, Err: "connection refused"}}
-		})...)
-		f.Now = f.Cluster.WrongSeeds[0].Since.Add(wrongSeedAfter)
+	seed := func(s view.WrongSeed, change ...func(*view.Cluster)) Facts {
+		s.Address = "d:1"
+		f := member(append(change, func(c *view.Cluster) { c.WrongSeeds = []view.WrongSeed{s} })...)
+		f.Now = s.Since.Add(wrongSeedAfter)
 		return f
 	}
-	new := silent()
-	new.Now = new.Now.Add(-1)
+	silent := func(change ...func(*view.Cluster)) Facts {
+		return seed(view.WrongSeed{Silent: true, Err: "connection refused"}, change...)
+	}
+	moment := func(f Facts) Facts { f.Now = f.Now.Add(-1); return f }
+	other := view.WrongSeed{Err: "cluster.name is \"x\" here"}
+	away := func(c *view.Cluster) { c.Brokers[2].State = "fenced" }
 	wrong := []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address that no broker of this cluster has"}
 	examine(t, "seeds", []patient{
 		{"healthy", member(), nil},
-		{"another cluster", member(func(c *view.Cluster) {
-			c.WrongSeeds = []view.WrongSeed{{Address: "d:1", Err: "cluster.name is \"x\" here"}}
-			c.Brokers[2].State = "fenced"
-		}), []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address at which no broker of this cluster is: cluster.name is"}},
+		{"another cluster, for a moment", moment(seed(other)), nil},
+		{"another cluster", seed(other, away), []string{"warn cluster.seeds entry d:1: its cluster.seeds has an address at which no broker of this cluster is: cluster.name is"}},
 		{"silent", silent(), wrong},
-		{"silent for a moment", new, nil},
-		{"silent, and a broker is down", silent(func(c *view.Cluster) { c.Brokers[2].State = "fenced" }), nil},
+		{"silent for a moment", moment(silent()), nil},
+		{"silent, and a broker is down", silent(away), nil},
 		{"silent, and a broker is not reached", silent(func(c *view.Cluster) { c.Unreached = []view.Unreached{{Broker: 3}} }), nil},
 		{"silent, and no metadata leader", silent(func(c *view.Cluster) { c.Quorum.NoLeader = time.Second }), nil},
 	})
 }
 
+// A broker refuses to start with a list of an even number of addresses.
 func TestTheRemedyOfAVoteKeepsAnOddList(t *testing.T) {
 	for _, c := range []struct {
 		voters int
@@ -188,6 +250,11 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 				For: noLeaderAfter}}
 		})
 	}
+	recovered := func(lossless bool) Facts {
+		f := group(view.Recovered)
+		f.Cluster.Leaderless[0].Lossless = lossless
+		return f
+	}
 	soon := group(view.Elected, 3)
 	soon.Cluster.Leaderless[0].For--
 	const them = "12 partitions (a-0, a-1, a-2, a-3, a-4 and 7 more) cannot be written or read: "
@@ -203,6 +270,10 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 		{"two are", group(view.ForBrokers, 3, 2), []string{"on brokers 2,3: " + them}},
 		{"a disk is", group(view.ForDirectory, 3),
 			[]string{them + "their acknowledged records are in log directories or logs of broker 3"}},
+		{"recovered, and all are there", recovered(true), []string{them + "the metadata were recovered and do not have " +
+			"the replicas in sync, so an operator elects their leaders; all of their replicas are there, and no broker reports a damaged log of them"}},
+		{"recovered, below level 4", recovered(false), []string{"but below feature level 4"}},
+		{"recovered, and one is away", group(view.Recovered, 3), []string{"their replicas on broker 3 cannot take part"}},
 		{"lossy", group(view.Lossy, 3), []string{them + "their last replica in sync lost records in a power failure"}},
 		{"an election of a few seconds", soon, nil},
 		{"election", group(view.Elected, 3), []string{them + "the controller is electing leaders"}},
@@ -214,9 +285,10 @@ func TestTheRemedyOfALostOnlyReplica(t *testing.T) {
 	f := member(func(c *view.Cluster) {
 		c.Leaderless = []view.Leaderless{{Partitions: some(1, "a-0"), Why: view.ForBrokers, Brokers: []int32{3}, Sole: true}}
 	})
-	findings, _ := Examine(Checks(), &f)
+	findings, _ := examined(t, Checks(), &f)
 	if !slices.ContainsFunc(findings, func(x health.Finding) bool {
-		return strings.Contains(x.Remedy, "move each to another broker (`chronikctl topic move ")
+		return strings.Contains(x.Remedy, "delete the topics with `chronikctl topic delete TOPIC`, or let the partitions begin without "+
+			"their records: run `chronikctl topic move ")
 	}) {
 		t.Errorf("%+v", findings)
 	}
@@ -231,7 +303,7 @@ func TestTheRemedyOfAnExpiredCertificate(t *testing.T) {
 	})
 	f.Now = time.Now()
 	f.Others = []Other{{Heard: health.Heard{Broker: 3, At: f.Now.Add(-time.Hour), Report: &health.Report{}}}}
-	findings, _ := Examine(Checks(), &f)
+	findings, _ := examined(t, Checks(), &f)
 	i := slices.IndexFunc(findings, func(x health.Finding) bool { return x.Check == health.CheckBrokers })
 	if i < 0 || !strings.Contains(findings[i].Remedy, "--renew`") || strings.Contains(findings[i].Problem, "report") {
 		t.Errorf("%+v", findings)
@@ -245,14 +317,14 @@ func TestADirectoryThatHangsIsTheFindingOfItsBroker(t *testing.T) {
 	own := health.Finding{Check: "partition", Severity: health.Warn, Broker: 3, Subject: "partitions in /d", Problem: "p"}
 	heard := health.Heard{Broker: 3, At: f.Now, Report: &health.Report{Findings: []health.Finding{own}}}
 	f.Others = []Other{{Heard: heard, Active: f.Now}}
-	findings, _ := Examine(clusterChecks(), &f)
+	findings, _ := examined(t, clusterChecks(), &f)
 	r := health.Report{Broker: 1, Findings: findings}
 	if r.Add([]health.Heard{heard}, f.Now); len(r.Findings) != 1 || r.Findings[0].Subject != own.Subject {
 		t.Errorf("%+v", r.Findings)
 	}
 	heard.At = f.Now.Add(-time.Minute)
 	f.Others[0].Heard = heard
-	findings, _ = Examine(clusterChecks(), &f)
+	findings, _ = examined(t, clusterChecks(), &f)
 	r.Findings = findings
 	shared := func(x health.Finding) bool { return x.Check == health.CheckBrokers }
 	if r.Add([]health.Heard{heard}, f.Now); !slices.ContainsFunc(r.Findings, shared) {
@@ -266,6 +338,10 @@ func TestOneFindingForEachBroker(t *testing.T) {
 	behind := some(30, "a-0", "a-1")
 	examine(t, "brokers", []patient{
 		{"healthy", member(), nil},
+		{"two processes with its number", member(func(c *view.Cluster) {
+			c.Turns = []view.Turns{{Broker: 2, Addresses: [2]string{"b:1", "c:1"}}}
+		}), []string{"warn processes of broker 2: two processes have registered by turns with node.id=2: one advertises b:1 and registered last, at " +
+			"0001-01-01T00:00:00Z; the other one advertises c:1"}},
 		{"fenced", third(view.Broker{State: "fenced"}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
 		{"fenced, and not reached", func() Facts {
@@ -301,8 +377,8 @@ func TestOneFindingForEachBroker(t *testing.T) {
 		{"damaged, without another replica", third(view.Broker{State: "active", Damaged: some(1, "a-0"), SoleDamaged: some(1, "a-0")}),
 			[]string{"bad broker 3: it cannot write everywhere: its logs of 1 partition (a-0) are damaged; " +
 				"no other broker has a replica of 1 partition (a-0)"}},
-		{"starting", third(view.Broker{State: "starting"}), []string{"note broker 3: it is starting"}},
-		{"stopping", third(view.Broker{State: "draining"}), []string{"note broker 3: it is stopping"}},
+		{"starting", third(view.Broker{State: "starting"}), []string{"warn broker 3: it is starting"}},
+		{"stopping", third(view.Broker{State: "draining"}), []string{"warn broker 3: it is stopping"}},
 	})
 }
 
@@ -373,7 +449,7 @@ func TestALostMajorityIsOneFinding(t *testing.T) {
 		return f
 	}
 	f := lost(time.Minute)
-	found, _ := Examine(clusterChecks(), &f)
+	found, _ := examined(t, clusterChecks(), &f)
 	for i := range found {
 		found[i].Broker = 1
 		if text := found[i].String(); strings.Contains(text, "is active") {
@@ -405,7 +481,7 @@ func TestAFullDirectoryIsOneFinding(t *testing.T) {
 	f.Dirs = []view.Dir{{Path: "/d", SpaceMessage: "it is full", Error: enospc, Full: true}, {Path: "/e"}}
 	f.Partitions = []view.Log{{Topic: "one", Dir: "/d", Offline: true, Reopens: true, Error: enospc, Full: true}}
 	remain := func() []health.Finding {
-		found, _ := Examine(Checks(), &f)
+		found, _ := examined(t, Checks(), &f)
 		for i := range found {
 			if x := &found[i]; x.Check != "leaderless" && x.Check != health.CheckBrokers {
 				x.Broker = 2
@@ -450,6 +526,18 @@ func TestVersionsOfBrokers(t *testing.T) {
 		{"the same", member(func(c *view.Cluster) { c.Version = c.Own }), nil},
 		{"another", member(func(c *view.Cluster) { c.Version = "1.1" }),
 			[]string{"note version: this broker runs 1.0, and the metadata leader, broker 2, runs 1.1"}},
+	})
+}
+
+// A cluster whose brokers call a listener differently is a finding at every broker.
+func TestListenersThatSomeBrokersLack(t *testing.T) {
+	examine(t, "listeners", []patient{
+		{"all have all", member(), nil},
+		{"another name on one", member(func(c *view.Cluster) {
+			c.Uncommon = []view.Listener{{Name: "brokers", On: []int32{1}, Lacks: []int32{2, 3}},
+				{Name: "default", On: []int32{2, 3}, Lacks: []int32{1}}}
+		}), []string{"bad names of listeners: brokers 2,3 have no listener brokers, which broker 1 has; broker 1 has no listener default, " +
+			"which brokers 2,3 have: clients that dial such a listener do not learn the brokers that lack it, and cannot use what these lead"}},
 	})
 }
 

@@ -274,7 +274,7 @@ func TestWhatAFullDiskStillDoes(t *testing.T) {
 		view.RefusesClients:  ", and offsets committed; ",
 		view.RefusesInternal: ", but groups whose coordinator is this broker cannot commit offsets; ",
 	} {
-		findings, _ := Examine(Checks(), &Facts{Dirs: []view.Dir{{Path: "/d", SpaceMessage: "little is free", Refuses: refuses}}})
+		findings, _ := examined(t, Checks(), &Facts{Dirs: []view.Dir{{Path: "/d", SpaceMessage: "little is free", Refuses: refuses}}})
 		if len(findings) != 1 || !strings.Contains(findings[0].Works, want) {
 			t.Errorf("refuses %d: %+v", refuses, findings)
 		}

@@ -64,6 +64,10 @@ type Facts struct {
 	Unread []TierFailure
 	// Others are the reports of the other registered brokers. A Monitor sets them.
 	Others []Other
+	// Refused is what was refused to clients in the last minute, or had to wait for a quota, and
+	// ConnectionLimits are the present limits of connections by the names of their configs.
+	Refused          []view.Refused
+	ConnectionLimits map[string]int
 	// Weaker names the topics whose profile acknowledges records that are only written, although
 	// the default profile guarantees more.
 	Weaker []string
@@ -242,6 +246,18 @@ type Metadata struct {
 	// LostVote reports that the broker's vote is still with its former metadata directory, which is
 	// lost. Until the vote has moved here, another lost directory may cost the majority.
 	LostVote bool
+	// Lacking are the parts of the broker that have not applied a change of the metadata.
+	Lacking []Lacking
+}
+
+// Lacking is a part of the broker in which applying the metadata fails. It is tried again.
+type Lacking struct {
+	Part  string // the name of the metadata.Subscriber
+	Since time.Time
+	Error string
+	// Replaced: the metadata show another process as this broker, which therefore leads and follows
+	// nothing.
+	Replaced bool
 }
 
 // Coordinator is a partition of a coordinators' topic whose groups, or transactional ids, are not

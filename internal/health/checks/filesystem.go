@@ -138,8 +138,8 @@ func checkMountOptions(f *Facts, n *notes) {
 		}
 		n.see(m.Point + " is mounted " + strings.Join(m.Options, ","))
 		if has("ro") != "" {
-			n.add(health.Bad, subject, "it is mounted read-only: nothing can be written to "+on[0].String(),
-				writable(m))
+			n.addFinding(health.Finding{Severity: health.Bad, Subject: subject, Stops: true,
+				Problem: "it is mounted read-only: nothing can be written to " + on[0].String(), Remedy: writable(m)})
 		}
 		if o := has("nobarrier", "barrier=0"); o != "" {
 			n.add(health.Warn, subject,
@@ -169,8 +169,9 @@ func checkMountOptions(f *Facts, n *notes) {
 	}
 }
 
-// writable returns how a file system becomes writable again. While the broker runs, its open files
-// keep it from being unmounted; after an error, the kernel refuses to remount it.
+// writable returns how a file system becomes writable again, which stops the broker. Its open
+// files keep the file system from being unmounted; after an error, the kernel refuses to remount
+// it.
 func writable(m Mount) string {
 	const why = "run " + kernelLog + ": the kernel does this after a disk error. "
 	if m.Point == "/" {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.uber.org/zap"
 
@@ -16,6 +17,9 @@ const (
 	freeLines   = 4
 	quietFor    = time.Minute
 	forgetAfter = 10 * time.Minute
+	// A fault that is back after at most backWithin has not been away: a lossy network, for
+	// example, hides it for a second.
+	backWithin = 10 * time.Second
 )
 
 // ledger records since when each finding exists and what the log says about it. One goroutine uses
@@ -27,13 +31,15 @@ type ledger struct {
 }
 
 // findingKey identifies findings by check and subject. If a key has one finding before and after,
-// it is the same fault, whatever its text; of several, those with the same shape are the same.
+// it is the same fault if their texts are alike: names and numbers in them change. Of several,
+// those with the same shape are the same.
 type findingKey struct{ check, subject string }
 
 // entry is a fault. It stays for some time after it is resolved, so that flapping is detected.
 type entry struct {
 	shape   string
-	since   time.Time // zero: resolved
+	since   time.Time
+	gone    time.Time // when it was resolved; zero: it is there
 	problem string    // its latest text
 
 	severity, logged health.Severity // current, and as last logged; empty: absent, or resolved
@@ -69,7 +75,7 @@ func (l *ledger) enter(findings []health.Finding, at time.Time, speaks bool) {
 	for p, all := range l.entries {
 		for _, e := range all {
 			if now[p] == nil {
-				e.since, e.severity = time.Time{}, ""
+				e.resolve(at)
 			}
 			if speaks {
 				l.say(p, e, at)
@@ -97,24 +103,53 @@ func matched(before []*entry, now []*health.Finding, at time.Time) []*entry {
 	for _, f := range now {
 		shape := shapeOf(f.Problem)
 		i := slices.IndexFunc(left, func(e *entry) bool { return e.shape == shape })
-		if i < 0 && same {
+		if i < 0 && same && alike(known[0].problem, f.Problem) {
 			i = slices.Index(left, known[0])
 		}
-		e := &entry{}
+		e := &entry{since: at.UTC()}
 		if i >= 0 {
 			e = left[i]
 			left = slices.Delete(left, i, i+1)
 		}
-		if e.since.IsZero() {
+		if !e.gone.IsZero() && at.Sub(e.gone) > backWithin {
 			e.since = at.UTC()
 		}
+		e.gone = time.Time{}
 		e.shape, e.problem, e.remedy, e.severity, f.Since = shape, f.Problem, f.Remedy, f.Severity, e.since
 		all = append(all, e)
 	}
 	for _, e := range left {
-		e.since, e.severity = time.Time{}, ""
+		e.resolve(at)
 	}
 	return append(all, left...)
+}
+
+// resolve records that a fault is not there.
+func (e *entry) resolve(at time.Time) {
+	if e.gone.IsZero() {
+		e.gone = at
+	}
+	e.severity = ""
+}
+
+// alike reports whether two texts say the same with other names and numbers: they share at least a
+// third of their words.
+func alike(a, b string) bool {
+	words := func(text string) map[string]bool {
+		all := map[string]bool{}
+		for _, w := range strings.FieldsFunc(shapeOf(text), func(r rune) bool { return !unicode.IsLetter(r) }) {
+			all[w] = true
+		}
+		return all
+	}
+	of, other := words(a), words(b)
+	shared := 0
+	for w := range of {
+		if other[w] {
+			shared++
+		}
+	}
+	return 3*shared >= len(of)+len(other)-shared
 }
 
 // shapeOf returns a text without its numbers.

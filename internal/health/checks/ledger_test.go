@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
@@ -79,6 +80,8 @@ func TestHungChecksAreReportedWithoutARequest(t *testing.T) {
 				time.Sleep(slowEvery + slowStaleAfter + slowEvery)
 				if r := m.Last(); len(r.Findings) != 1 || r.Findings[0].Check != checkResponding || r.Findings[0].Since.IsZero() {
 					t.Errorf("%+v", r.Findings)
+				} else {
+					checkStops(t, &r.Findings[0])
 				}
 				if n := logs.FilterMessageSnippet(" since ").Len(); n != 1 {
 					t.Errorf("%d lines: %v", n, logs.All())
@@ -116,4 +119,48 @@ func TestManyRequestsShareTheChecks(t *testing.T) {
 			t.Errorf("the checks ran %d times", runs)
 		}
 	})
+}
+
+// A fault that is away for some seconds keeps its age. One with another meaning at the same place
+// has its own, also if the other one ends at that moment; other names and numbers are no other
+// meaning.
+func TestTheAgeOfAFaultIsThatOfItsMeaning(t *testing.T) {
+	l := newLedger(&Options{Log: zap.NewNop()})
+	begin := time.Unix(1_000_000, 0).UTC()
+	now := begin
+	since := func(after time.Duration, problems ...string) (all []time.Duration) {
+		now = now.Add(after)
+		var findings []health.Finding
+		for _, p := range problems {
+			findings = append(findings, health.Finding{Check: "certificate", Subject: "certificate of clients",
+				Severity: health.Warn, Problem: p})
+		}
+		l.enter(findings, now, true)
+		for _, f := range findings {
+			all = append(all, f.Since.Sub(begin))
+		}
+		return all
+	}
+	refused := "its changed files are not used, and the former ones stay in use: open /d/cert.pem: no such file"
+	for i, step := range []struct {
+		after time.Duration
+		text  string
+		want  time.Duration
+	}{
+		{0, refused, 0},
+		{time.Minute, strings.Replace(refused, "/d/cert.pem", "/other/key.pem", 1), 0},
+		{time.Minute, "", 0},
+		{backWithin, refused, 0},
+		{time.Minute, "the server certificate expired on 2026-01-02, so clients refuse it: /d/cert.pem", 3*time.Minute + backWithin},
+		{time.Minute, "", 0},
+		{2 * backWithin, refused, 4*time.Minute + 3*backWithin},
+	} {
+		var problems []string
+		if step.text != "" {
+			problems = append(problems, step.text)
+		}
+		if got := since(step.after, problems...); step.text != "" && got[0] != step.want {
+			t.Errorf("step %d: since %v, want %v", i, got[0], step.want)
+		}
+	}
 }

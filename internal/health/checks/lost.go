@@ -26,12 +26,12 @@ type Free struct {
 // mounted; the broker cannot distinguish that from a disk that was replaced.
 func checkLost(f *Facts, n *notes) {
 	if len(f.Exchanged) > 0 {
-		n.addFinding(health.Finding{Severity: health.Note, About: about(f.Exchanged),
+		n.addFinding(health.Finding{Severity: health.Note, About: about(f.Exchanged), Stops: true,
 			Subject: RoleLogs + " " + strings.Join(f.Exchanged, ", "),
 			Problem: "it was empty at this start, and a log directory that the broker had before is not there",
 			Works:   "replicas that other brokers have are copied again into it; what no other broker has is a finding of its own",
-			Remedy: "nothing if a disk was replaced; if a file system is not mounted, stop the broker, mount it, and start the broker: " +
-				"it then has what it had"})
+			Remedy: "if a file system is not mounted, stop the broker, mount it, and start the broker: it then has what it had; " +
+				"nothing if a disk was replaced"})
 	}
 	if list := f.outermost(); len(list) > 0 {
 		n.addFinding(f.lost(list))
@@ -55,7 +55,7 @@ func (f *Facts) outermost() []Lost {
 
 // lost is the one finding about directories that were removed: they have the same remedy.
 func (f *Facts) lost(list []Lost) health.Finding {
-	x := health.Finding{Severity: health.Bad, Subject: list[0].Role + " " + list[0].Path,
+	x := health.Finding{Severity: health.Bad, Subject: list[0].Role + " " + list[0].Path, Stops: true,
 		Problem: list[0].Why + " while the broker uses it: ", Works: "until then the broker reads and writes its open files",
 		Remedy: f.restore(list) + " (docs/operations.md, A directory that was removed)"}
 	if list[0].Role == RoleLogs {
@@ -105,8 +105,8 @@ func (f *Facts) removed(dir string) bool {
 // several reports whether other brokers have what this one has.
 func (f *Facts) several() bool { return f.Cluster != nil && len(f.Cluster.Brokers) > 1 }
 
-// restore returns the remedy for directories that were removed. Of several brokers, the others have
-// what was in it, and a repair would leave out what they have.
+// restore returns the remedy for directories that were removed, which stops the broker. Of several
+// brokers, the others have what was in it, and a repair would leave out what they have.
 func (f *Facts) restore(list []Lost) string {
 	if !slices.ContainsFunc(list, func(l Lost) bool { return !l.Files }) {
 		return "restart the broker with an orderly stop (SIGTERM, as `systemctl restart` does), and do not kill it: before it ends, it " +

@@ -39,6 +39,7 @@ const (
 	stepped    = 5 * time.Second
 )
 
+// moreFiles restarts the broker.
 const moreFiles = "raise it and restart: LimitNOFILE=1048576 in the unit (systemctl edit chronikd), --ulimit nofile=1048576:1048576 for a container, ulimit -n in a shell"
 
 const moreMemory = "raise the limit: --memory of the container, MemoryMax of the unit"
@@ -50,16 +51,19 @@ func checkFiles(f *Facts, n *notes) {
 	}
 	const subject = "limit of open files"
 	n.see(fmt.Sprintf("%d of %d files are open", open, limit))
+	raise := func(severity health.Severity, x health.Finding, problem string) {
+		x.Severity, x.Problem, x.Remedy, x.Stops = severity, problem, moreFiles, true
+		n.addFinding(x)
+	}
+	all := health.Finding{Subject: subject}
 	switch used := float64(open) / float64(limit); {
 	case used >= usedUp:
-		n.add(health.Bad, subject,
-			fmt.Sprintf("%d of %d files are open: new connections and segments are refused, or soon will be", open, limit),
-			moreFiles)
+		raise(health.Bad, all,
+			fmt.Sprintf("%d of %d files are open: new connections and segments are refused, or soon will be", open, limit))
 		return
 	case used >= usedMuch:
-		n.add(health.Warn, subject,
-			fmt.Sprintf("%d of %d files are open: at the limit new connections and segments are refused", open, limit),
-			moreFiles)
+		raise(health.Warn, all,
+			fmt.Sprintf("%d of %d files are open: at the limit new connections and segments are refused", open, limit))
 		return
 	}
 	if len(f.Dirs) == 0 {
@@ -78,17 +82,15 @@ func checkFiles(f *Facts, n *notes) {
 		if need != connections {
 			why = fmt.Sprintf("max.connections is %d", need)
 		}
-		n.add(health.Warn, subject,
-			fmt.Sprintf("the process may open %d files, which leaves %d for connections in addition to segments (%s)", limit, room, why),
-			moreFiles)
+		raise(health.Warn, all,
+			fmt.Sprintf("the process may open %d files, which leaves %d for connections in addition to segments (%s)", limit, room, why))
 	}
 	for _, d := range f.Dirs {
 		// If the segments use half of the limit, a higher limit would let more of them stay open.
 		if half := 2*len(f.Dirs)*(d.MaxOpenFiles+1) > limit; half && d.Logs > d.MaxOpenFiles {
-			n.addDir(health.Warn, d.Path,
+			raise(health.Warn, health.OfDir(d.Path),
 				fmt.Sprintf("it has %d partitions and keeps %d segments open, because the process may open %d files: "+
-					"writing to all of them syncs and closes a segment for each one that is opened", d.Logs, d.MaxOpenFiles, limit),
-				moreFiles)
+					"writing to all of them syncs and closes a segment for each one that is opened", d.Logs, d.MaxOpenFiles, limit))
 		}
 	}
 }

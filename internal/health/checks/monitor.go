@@ -323,7 +323,7 @@ func (m *Monitor) Own() *health.Report {
 				"a recovery takes as long as the disk needs to read the journal, a stop at most a minute"}
 		if m.waits != nothing {
 			x.Remedy = "remove the cause that it names, or that other findings of this broker name, " +
-				"and start the other brokers of cluster.seeds; it continues automatically (" + clusterPage + ")"
+				"and start the other brokers of cluster.seeds; unless it waits in vain, it continues automatically (" + clusterPage + ")"
 		}
 		if m.waits == OtherBrokers {
 			x.Follows = m.found.apart
@@ -355,7 +355,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 		return nil
 	default:
 	}
-	add := func(severity health.Severity, subject string, since time.Time, problem, remedy string) {
+	add := func(severity health.Severity, subject string, since time.Time, stops bool, problem, remedy string) {
 		all = append(
 			all,
 			health.Finding{
@@ -365,6 +365,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 				Since:    since.UTC(),
 				Problem:  problem,
 				Remedy:   remedy,
+				Stops:    stops,
 			},
 		)
 	}
@@ -373,6 +374,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 			health.Bad,
 			health.ThisBroker,
 			at,
+			true,
 			"the checks have not finished since "+at.UTC().Format(
 				time.RFC3339,
 			)+": a lock or a system call hangs; the other findings are from that time",
@@ -384,6 +386,7 @@ func (m *Monitor) hangingLocked() (all []health.Finding) {
 			health.Warn,
 			"file systems",
 			at,
+			false,
 			"they have not been examined since "+at.UTC().Format(
 				time.RFC3339,
 			)+": one of them does not respond; the findings about them, mounts and rebalances are from that time",
@@ -482,13 +485,36 @@ func (m *Monitor) examine() {
 	}
 	brokers := m.expect(f, others())
 	findings, examined := Examine(m.o.Checks, f)
-	m.ledger.enter(findings, f.Now, m.speaks.Load())
+	logged := m.inOrder(f, findings)
+	m.ledger.enter(logged, f.Now, m.speaks.Load())
+	for i := range findings {
+		findings[i].Since = logged[i].Since
+	}
 	m.mu.Lock()
 	m.found = found{f.Now, findings, examined, brokers, f.apart(m.o.Broker)}
 	m.mu.Unlock()
 	m.Own() // notifies Options.Ready
 	m.rested = time.Now()
 	m.took = m.rested.Sub(f.Now)
+}
+
+// inOrder returns a copy of this broker's findings with the order of remedies that stop brokers.
+// Reports have them without it, because each broker orders all that it knows.
+func (m *Monitor) inOrder(f *Facts, findings []health.Finding) []health.Finding {
+	own := slices.Clone(findings)
+	for i := range own {
+		if own[i].Broker != health.NoBroker {
+			own[i].Broker = m.o.Broker
+		}
+	}
+	all := health.Report{Findings: slices.Clone(own)}
+	heard := make([]health.Heard, 0, len(f.Others))
+	for i := range f.Others {
+		heard = append(heard, f.Others[i].Heard)
+	}
+	all.Add(heard, f.Now)
+	health.InOrder(own, all.Findings)
+	return own
 }
 
 // expect adds to the facts the reports of the other brokers, and since when each is expected. It

@@ -166,6 +166,9 @@ func TestAReportDoesNotWaitForALockThatHangs(t *testing.T) {
 			r.Findings[0].Severity != health.Bad {
 			t.Errorf("after %v: %+v", took, r.Findings)
 		}
+		for i := range r.Findings {
+			checkStops(t, &r.Findings[i])
+		}
 		close(hang)
 		m.Stop(context.Background())
 	})

@@ -77,7 +77,7 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		{"fenced, and heard", hearing(member(fenced), 0, 0, &health.Report{}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
 		{"starting", hearing(member(begins), 0, 0, &health.Report{Phase: "recovering logs", Progress: []string{"logs: 3 of 9"}}),
-			[]string{"note broker 3: it is starting; it reports: recovering logs, logs: 3 of 9"}},
+			[]string{"warn broker 3: it is starting; it reports: recovering logs, logs: 3 of 9"}},
 		{"not in sync", hearing(member(behind), 0, time.Hour, &health.Report{}),
 			[]string{"warn broker 3: it is active, and not all of its replicas are in sync; it is not in sync in 2 partitions"}},
 		{"not in sync, and without a log there, with others", hearing(member(behind), 0, time.Hour, &health.Report{
@@ -92,15 +92,24 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		0: "its own report is 0s old: follow the findings of broker 3", time.Minute: "start it, ",
 	} {
 		f := hearing(member(fenced), silent, 0, &health.Report{})
-		findings, _ := Examine(Checks(), &f)
+		findings, _ := examined(t, Checks(), &f)
 		if !slices.ContainsFunc(findings, func(x health.Finding) bool {
 			return x.Check == health.CheckBrokers && strings.HasPrefix(x.Remedy, want)
 		}) {
 			t.Errorf("a report %v old: %+v, want the remedy %q", silent, findings, want)
 		}
 	}
+	ended := hearing(member(fenced, func(c *view.Cluster) {
+		c.Unreached = []view.Unreached{{Broker: 3, Address: "c:1", Err: "dial tcp: connect: connection refused", Refused: true}}
+	}), 3*time.Second, 0, &health.Report{})
+	found, _ := examined(t, Checks(), &ended)
+	if !slices.ContainsFunc(found, func(x health.Finding) bool {
+		return strings.HasPrefix(x.Remedy, "start it: nothing listens at its address")
+	}) {
+		t.Errorf("a broker that has just ended: %+v", found)
+	}
 	f := hearing(member(behind), 0, time.Hour, offline)
-	findings, _ := Examine(Checks(), &f)
+	findings, _ := examined(t, Checks(), &f)
 	for _, x := range findings {
 		if x.Check == health.CheckBrokers &&
 			(strings.Contains(x.Remedy, "wait") || !strings.Contains(x.Remedy, "own findings about these partitions")) {

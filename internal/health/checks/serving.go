@@ -34,8 +34,10 @@ func servingChecks() []Check {
 			Doc: "Partitions in which a read, or the reading of all segments, found damaged records: the offsets that cannot be read, and the next one that can."},
 		{Name: "missing_files", run: checkMissing,
 			Doc: "Partitions whose files were removed while the broker uses them: whether it could put them back."},
+		{Name: health.CheckRefused, run: checkRefused,
+			Doc: "Clients that the broker refuses or holds back, for long and in numbers, because of its configuration: limits of connections, failed logins, access rules and quotas."},
 		{Name: "metadata", run: checkMetadata,
-			Doc: "Whether topics and configs can be changed, and whether the copy of the metadata is complete."},
+			Doc: "Whether topics and configs can be changed, whether all parts of the broker follow them, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,
 			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and groups that do not finish a rebalance. " +
 				"Share groups that get no records of a partition, or whose dead letters cannot be copied."},
@@ -53,9 +55,9 @@ const checkResponding = "responding"
 func checkLogDirs(f *Facts, n *notes) {
 	works := func(d view.Dir) bool { return d.Error == "" }
 	notReady := len(f.Dirs)+len(f.Unopened) > 0 && !slices.ContainsFunc(f.Dirs, works)
-	finding := func(path, problem, remedy, follows string) {
+	finding := func(path, problem, remedy string, stops bool, follows string) {
 		x := health.OfDir(path)
-		x.Severity, x.Problem, x.Remedy, x.Follows, x.NotReady = health.Bad, problem, remedy, follows, notReady
+		x.Severity, x.Problem, x.Remedy, x.Stops, x.Follows, x.NotReady = health.Bad, problem, remedy, stops, follows, notReady
 		if !notReady {
 			x.Works = "partitions in the other log directories can be written and read"
 		}
@@ -71,7 +73,7 @@ func checkLogDirs(f *Facts, n *notes) {
 			}
 			finding(d.Path,
 				fmt.Sprintf("it accepts no records, so none of its %d partitions can be written: %s", d.Logs, d.Error),
-				remedy, f.cause(d.Path, d.Full))
+				remedy, false, f.cause(d.Path, d.Full))
 		}
 	}
 	for i := range f.Dirs {
@@ -85,7 +87,7 @@ func checkLogDirs(f *Facts, n *notes) {
 			}
 		}
 		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Error),
-			d.Remedy+"; then restart the broker, which opens it again (docs/operations.md, A damaged disk)", "")
+			d.Remedy+"; then restart the broker, which opens it again (docs/operations.md, A damaged disk)", true, "")
 	}
 }
 
@@ -108,8 +110,8 @@ func (f *Facts) arrivals(d *view.Dir, n *notes) {
 			health.Command("chronikctl", "broker", "move-logs", "BROKER", "--cancel")})
 }
 
-// repair returns the remedy of a log directory with damaged files. Its commands are complete and in
-// backticks, so that they can be copied; scripts/drill.sh runs them.
+// repair returns the remedy of a log directory with damaged files, which stops the broker. Its
+// commands are complete and in backticks, so that they can be copied; scripts/drill.sh runs them.
 func (f *Facts) repair(p *view.Log) string {
 	dir, before, more := p.Dir, "", []string(nil)
 	if p.Replicated {
@@ -125,9 +127,15 @@ func (f *Facts) repair(p *view.Log) string {
 			"(docs/operations.md, A damaged disk)"
 	}
 	if dir == "" { // there is nothing that a repair could put together
-		return before + "put the log directory that had it back, and restart the broker; if it is lost, run " +
-			health.Command("chronikctl", "topic", "delete", p.Topic) + ", which asks before it deletes all partitions of the topic, and " +
-			"create the topic again (docs/operations.md, A damaged disk)"
+		back := before + "put the log directory that had it back, and restart the broker; if it is lost, "
+		if p.Replicated { // a broker that was stopped later may have kept what it had in its journal
+			back += "stop the broker, and run " + logCommand("verify", f.whole()) +
+				", which names quarantined records of it; if there are any, run " +
+				logCommand("repair", f.whole(), append([]string{"--backup", f.backup("")}, more...)...) + ", start the broker, and run " +
+				"`chronikctl topic elect --unclean`, which elects the longest log; only if no broker with a replica has such records, "
+		}
+		return back + "run " + health.Command("chronikctl", "topic", "delete", p.Topic) +
+			", which asks before it deletes all partitions of the topic, and create the topic again (docs/operations.md, A damaged disk)"
 	}
 	at := []string{"--dir", f.absolute(dir)}
 	for _, d := range f.Dirs {
@@ -264,7 +272,8 @@ func (f *Facts) unusable(group []view.Log) health.Finding {
 			x.Works = form(len(group), "its", "their") + " records can be read"
 		}
 	}
-	x.Remedy, x.Follows = f.mend(p, len(group)), f.cause(p.Where(), p.Full)
+	x.Remedy, x.Stops = f.mend(p, len(group))
+	x.Follows = f.cause(p.Where(), p.Full)
 	return x
 }
 
@@ -276,28 +285,30 @@ func form(count int, one, many string) string {
 	return many
 }
 
-// mend returns what to do about logs with the same cause, of which p is the first.
-func (f *Facts) mend(p *view.Log, count int) string {
+// mend returns what to do about logs with the same cause, of which p is the first, and whether that
+// stops the broker.
+func (f *Facts) mend(p *view.Log, count int) (remedy string, stops bool) {
 	logs := form(count, "the log", "the logs")
 	switch {
 	case p.Full && (p.Retried || p.Reopens || p.Refuses > 0):
-		return freeSpace + "the broker then opens " + logs + " automatically within half a minute (docs/operations.md, A full disk)"
+		return freeSpace + "the broker then opens " + logs + " automatically within half a minute (docs/operations.md, A full disk)", false
 	case p.Retried:
-		return "remove the cause; the broker then creates " + logs + " automatically within half a minute"
+		return "remove the cause; the broker then creates " + logs + " automatically within half a minute", false
 	case p.Reopens:
-		return "remove the cause; the broker then opens " + logs + " automatically within half a minute"
+		return "remove the cause; the broker then opens " + logs + " automatically within half a minute", false
 	case p.Asks:
-		return "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the partition"
+		return "see the findings about the metadata: the broker asks for that epoch until the metadata have it, and then leads the " +
+			"partition", false
 	case p.Refuses > 0 && !p.Offline:
-		return "remove the cause; the broker repairs " + logs + " automatically, and tries again within half a minute"
+		return "remove the cause; the broker repairs " + logs + " automatically, and tries again within half a minute", false
 	case p.Renews:
-		return renewal(p)
+		return renewal(p), false
 	case p.Elsewhere:
-		return "remove the cause, and restart the broker"
+		return "remove the cause, and restart the broker", true
 	case count > 1 && p.Dir == "":
-		return f.repair(p) + "; likewise for the others"
+		return f.repair(p) + "; likewise for the others", true
 	}
-	return f.repair(p)
+	return f.repair(p), true
 }
 
 const (
@@ -324,7 +335,7 @@ func (f *Facts) former(p *view.Log) health.Finding {
 	x.Severity = health.Warn
 	x.Problem = fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
 		"records; its %s are in %s", text.Bytes(p.Former.Bytes), p.Former.Path)
-	x.Works = "the partition can be written and read"
+	x.Works, x.Stops = "the partition can be written and read", true
 	x.Remedy = dump + " prints what can be read; produce again what consumers need, then stop the broker, remove that directory, and start " +
 		"the broker (docs/replication.md, A damaged replica)"
 	return x
@@ -378,7 +389,7 @@ func checkStuckDisks(f *Facts, n *notes) {
 		if d.Error != "" || d.Waiting < stuckAfter {
 			continue
 		}
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal, Stops: true,
 			Problem: fmt.Sprintf(
 				"records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs",
 				stuckAfter,
@@ -519,9 +530,9 @@ func checkDamage(f *Facts, n *notes) {
 		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Partition))}, read...)
 		x := health.OfLog(p.String())
 		x.Severity, x.Problem, x.Works = health.Bad, problem, works
-		x.Remedy = health.Command(read...) + what + "; to repair, " + f.repair(&p)
+		x.Remedy, x.Stops = health.Command(read...)+what+"; to repair, "+f.repair(&p), true
 		if first.Removed {
-			x.Remedy = "if there is a copy of that file, put it back there: the broker notices it within a minute; " + x.Remedy
+			x.Remedy = "if there is a copy of that file, put it back there: the broker notices it within minutes; " + x.Remedy
 		}
 		n.addFinding(x)
 	}
@@ -554,7 +565,7 @@ func checkMissing(f *Facts, n *notes) {
 		x.Severity, x.Follows = health.Bad, f.cause(p.Dir, false)
 		x.Problem = "its files were removed while the broker uses them, and cannot be put back: " + p.Unsaved
 		x.Works = "records can be written and read: the files exist until the broker stops"
-		x.Remedy = "do not stop the broker; remove the cause, such as a full disk: it tries again twice a minute"
+		x.Remedy = "do not stop the broker; remove the cause, such as a full disk: it tries again every minute"
 		n.addFinding(x)
 	}
 	if more := count - mostPartitions; more > 0 {
@@ -576,6 +587,24 @@ func offsets(d view.Damage) string {
 		return fmt.Sprintf("offset %d", d.From)
 	}
 	return fmt.Sprintf("offsets %d to %d", d.From, d.Next-1)
+}
+
+// lacking is the finding that a part of this broker does not follow the metadata.
+func (f *Facts) lacking(l *Lacking) health.Finding {
+	x := health.Finding{Severity: health.Bad, Subject: "metadata of this broker, " + l.Part, NotReady: true, Stops: true,
+		Problem: fmt.Sprintf("this part lacks the changes since %s: %s", l.Since.UTC().Format(time.RFC3339), l.Error),
+		Works:   "the other parts follow the metadata; this one tries again every second, and with each change",
+		Remedy: "stop no other broker now; remove the cause that the error names, or restart this broker; if it stays, report the error, " +
+			"which is in the log"}
+	if l.Replaced {
+		x.Works, x.Stops = "the other brokers lead what has another replica in sync", false
+		x.Remedy = "end the other process, which may run on a copy of this data directory; this one then registers again and follows, " +
+			"without a restart, or ends if both have registered by turns"
+	}
+	if f.several() {
+		x.Remedy += " (" + clusterPage + ")"
+	}
+	return x
 }
 
 func checkMetadata(f *Facts, n *notes) {
@@ -612,17 +641,21 @@ func checkMetadata(f *Facts, n *notes) {
 		)
 	}
 	if m.Hanging >= stuckAfter {
-		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir,
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, Stops: true,
 			Problem: unchanged + ": a write or an fdatasync in it hangs",
 			Works:   works,
 			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk responds, and " +
 				"if it never does, replace the disk and restart the broker (docs/operations.md, A damaged disk)"})
+	}
+	for i := range m.Lacking {
+		n.addFinding(f.lacking(&m.Lacking[i]))
 	}
 	if m.LostVote {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, NotReady: true,
 			Problem: "this broker does not vote yet in the place of its former metadata directory, which is lost; " +
 				"if another broker loses its directory now, no majority may be left",
 			Works: "clients are served",
+			Holds: "wait until the vote of the lost metadata directory has moved",
 			Remedy: "wait a few seconds before another broker is stopped; " + health.Command("chronikctl", "cluster", "describe") +
 				" shows the voters (docs/replication.md, Losing a metadata directory)"})
 	}

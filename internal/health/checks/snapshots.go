@@ -48,9 +48,12 @@ func checkSnapshots(f *Facts, n *notes) {
 		return
 	}
 	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	finding := func(severity health.Severity, problem, remedy string) health.Finding {
+		return health.Finding{Severity: severity, Subject: "snapshots", Problem: problem, Remedy: remedy,
+			Works: "records are accepted and read as before"}
+	}
 	add := func(severity health.Severity, problem, remedy string) {
-		n.addFinding(health.Finding{Severity: severity, Subject: "snapshots", Problem: problem, Remedy: remedy,
-			Works: "records are accepted and read as before"})
+		n.addFinding(finding(severity, problem, remedy))
 	}
 	if with := sameDisk(f); with != "" {
 		add(health.Note, fmt.Sprintf("archive.url is on the file system of %s: who loses that disk loses the snapshots, too", with),
@@ -62,9 +65,11 @@ func checkSnapshots(f *Facts, n *notes) {
 	late := max(missedSnapshots*interval, missedLeast)
 	switch {
 	case !s.Unasked.IsZero() && interval > 0 && f.Now.Sub(s.Unasked) >= late:
-		add(health.Bad, fmt.Sprintf("no broker has asked for its part of a snapshot since %s: the one that leads the metadata takes none",
-			s.Unasked.UTC().Format(time.RFC3339)), "set archive.url and snapshot.interval.ms to the same values on all brokers, and restart "+
-			"those that differ; "+list+" shows what the others do")
+		unasked := finding(health.Bad, fmt.Sprintf("no broker has asked for its part of a snapshot since %s: the one that leads the "+
+			"metadata takes none", s.Unasked.UTC().Format(time.RFC3339)), "set archive.url and snapshot.interval.ms to the same values on "+
+			"all brokers, and restart those that differ; "+list+" shows what the others do")
+		unasked.Stops = true
+		n.addFinding(unasked)
 	case x == nil && s.Failures > 0:
 		add(health.Bad, "there is no snapshot, and none can be taken: "+s.LastError, "mend what the reason says; the broker tries again")
 	case x != nil && interval > 0 && f.Now.Sub(time.UnixMilli(x.TimeMs)) >= late:

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Used is a directory in which the broker has open files, and a pattern that at least one of its
@@ -88,7 +89,7 @@ func (p *Presence) examine() {
 	}
 	for i := range p.used {
 		if u := &p.used[i]; u.Role == checks.RoleLogs && len(found.lost) > 0 {
-			found.free = append(found.free, checks.Free{Path: u.Path, Away: freeName(u.Path)})
+			found.free = append(found.free, checks.Free{Path: u.Path, Away: vfs.FreeName(vfs.OS(), u.Path)})
 		}
 	}
 	p.found.Store(&found)
@@ -103,20 +104,6 @@ func withoutFiles(gone []string) string {
 		return "its file " + gone[0] + " was removed"
 	}
 	return fmt.Sprintf("%d of its files, %s the first, were removed", len(gone), gone[0])
-}
-
-// freeName returns a name next to a directory that nothing has. It is the same in each examination
-// until something gets it.
-func freeName(dir string) string {
-	const most = 100 // an operator has removed them long before
-	name := dir + ".away"
-	for i := 2; i < most; i++ {
-		if _, err := os.Lstat(name); err != nil {
-			break
-		}
-		name = fmt.Sprintf("%s.away%d", dir, i)
-	}
-	return name
 }
 
 // why returns what happened to the directory, or "" if nothing did. It does not report other errors

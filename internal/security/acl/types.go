@@ -144,6 +144,11 @@ func (b Binding) String() string {
 	return fmt.Sprintf("%v %s %v on %v %v %s from %s", b.Permission, b.Principal, b.Operation, b.Type, b.Pattern, b.Name, b.Host)
 }
 
+// Written returns the name of a type, operation, pattern or permission as chronikctl writes it.
+func Written(name fmt.Stringer) string {
+	return strings.ToLower(strings.ReplaceAll(name.String(), "_", "-"))
+}
+
 func typeNames() []string {
 	return []string{"UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"}
 }

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -48,6 +49,16 @@ func NewAuthority(subject string, names []string, now time.Time) (*Authority, er
 	}
 	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
 	t.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	permit(t, names)
+	pair, err := sign(t, t, key, key)
+	if err != nil {
+		return nil, err
+	}
+	return LoadAuthority(pair.Certificate, pair.Key)
+}
+
+// permit adds names to those that an authority may sign.
+func permit(t *x509.Certificate, names []string) {
 	t.PermittedDNSDomainsCritical = true
 	for _, name := range names {
 		if a, err := netip.ParseAddr(name); err == nil {
@@ -57,11 +68,43 @@ func NewAuthority(subject string, names []string, now time.Time) (*Authority, er
 			t.PermittedDNSDomains = append(t.PermittedDNSDomains, name)
 		}
 	}
-	pair, err := sign(t, t, key, key)
+}
+
+// Widen returns the authority with a certificate that also permits these names, and nothing else
+// that is new: key, subject and dates stay, so that it has signed what a has signed. It returns a
+// itself if a permits all of them.
+func (a *Authority) Widen(names []string, now time.Time) (*Authority, error) {
+	names = slices.DeleteFunc(slices.Clone(names), a.permits)
+	if len(names) == 0 {
+		return a, nil
+	}
+	t, err := template509(a.certificate.Subject.CommonName, now, authorityDays)
 	if err != nil {
 		return nil, err
 	}
-	return LoadAuthority(pair.Certificate, pair.Key)
+	old := a.certificate
+	t.RawSubject, t.SubjectKeyId, t.NotBefore, t.NotAfter = old.RawSubject, old.SubjectKeyId, old.NotBefore, old.NotAfter
+	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero, t.KeyUsage = true, true, true, old.KeyUsage
+	t.PermittedDNSDomains, t.PermittedIPRanges = slices.Clone(old.PermittedDNSDomains), slices.Clone(old.PermittedIPRanges)
+	slices.Sort(names)
+	permit(t, slices.Compact(names))
+	pair, err := sign(t, t, a.key, a.key)
+	if err != nil {
+		return nil, err
+	}
+	return LoadAuthority(pair.Certificate, a.KeyPEM)
+}
+
+// permits reports whether the authority may sign a name: it was given to it, or is below one that
+// was.
+func (a *Authority) permits(name string) bool {
+	if addr, err := netip.ParseAddr(name); err == nil {
+		return slices.ContainsFunc(a.certificate.PermittedIPRanges, func(r *net.IPNet) bool { return r.Contains(addr.Unmap().AsSlice()) })
+	}
+	return slices.ContainsFunc(a.certificate.PermittedDNSDomains, func(domain string) bool {
+		domain, name := strings.ToLower(domain), strings.ToLower(name)
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
 }
 
 // LoadAuthority reads the authority that NewAuthority has made.

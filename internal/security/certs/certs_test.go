@@ -96,6 +96,50 @@ func TestAnAuthoritySignsItsNamesOnly(t *testing.T) {
 	}
 }
 
+// An authority that is widened signs the further names and no others. What it has signed before and
+// after is accepted by who has its new certificate; who has the former one refuses the new names.
+func TestAnAuthorityIsWidened(t *testing.T) {
+	a := authority(t, "a.example.com", "10.0.0.11")
+	for _, known := range [][]string{nil, {"a.example.com", "10.0.0.11"}, {"A.example.com", "below.a.example.com"}} {
+		if same, err := a.Widen(known, now); err != nil || same != a {
+			t.Errorf("%v: %v, and another certificate", known, err)
+		}
+	}
+	wide, err := a.Widen([]string{"b.example.com", "localhost", "10.0.0.14", "b.example.com"}, now.AddDate(1, 0, 0))
+	must.OK(t, err)
+	if got, want := wide.Names(), append(a.Names(), "10.0.0.14", "b.example.com"); !slices.Equal(slices.Sorted(slices.Values(got)),
+		slices.Sorted(slices.Values(want))) {
+		t.Errorf("permits %v, want %v", got, want)
+	}
+	was, is := a.certificate, wide.certificate
+	if !bytes.Equal(was.RawSubject, is.RawSubject) || !bytes.Equal(was.SubjectKeyId, is.SubjectKeyId) || !was.NotAfter.Equal(is.NotAfter) ||
+		!was.NotBefore.Equal(is.NotBefore) || was.SerialNumber.Cmp(is.SerialNumber) == 0 || !is.PermittedDNSDomainsCritical ||
+		!bytes.Equal(a.KeyPEM, wide.KeyPEM) {
+		t.Errorf("%+v was replaced by %+v", was, is)
+	}
+	old, err := a.Leaf("broker", []string{"a.example.com", "10.0.0.11"}, now)
+	must.OK(t, err)
+	fresh, err := wide.Leaf("broker", []string{"b.example.com", "10.0.0.14"}, now)
+	must.OK(t, err)
+	for _, c := range []struct {
+		by   *Authority
+		pair Pair
+		name string
+		ok   bool
+	}{{wide, old, "a.example.com", true}, {wide, old, "10.0.0.11", true},
+		{wide, fresh, "b.example.com", true}, {wide, fresh, "10.0.0.14", true},
+		{a, fresh, "b.example.com", false}, {a, fresh, "10.0.0.14", false}} {
+		if err := c.by.verify(c.pair.Certificate, []string{c.name}, now); (err == nil) != c.ok {
+			t.Errorf("%s: %v, want accepted %t", c.name, err, c.ok)
+		}
+	}
+	for _, other := range []string{"c.example.com", "example.com", "10.0.0.15"} {
+		if _, err := wide.Leaf("broker", []string{other}, now); err == nil {
+			t.Errorf("it has signed %s", other)
+		}
+	}
+}
+
 // A changed pair is used by the next handshake; one that does not fit is not, with one line in the
 // log, and the store recovers when the rest of it arrives.
 func TestReload(t *testing.T) {

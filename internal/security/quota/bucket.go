@@ -2,8 +2,12 @@ package quota
 
 import (
 	"math"
+	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/security/refusals"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // The size of buckets, as the time in which their rate fills them.
@@ -33,6 +37,8 @@ type bucket struct {
 	zero  atomic.Int64  // ns, of the clock that is given
 	// waits is for how long clients were asked to wait, in ns.
 	waits atomic.Int64
+	// rule is whose quota sets the rate: the owner's, or a default.
+	rule atomic.Pointer[Entity]
 }
 
 func newBucket(owner Entity, l Limit, rate float64, now time.Duration) *bucket {
@@ -43,6 +49,21 @@ func newBucket(owner Entity, l Limit, rate float64, now time.Duration) *bucket {
 	b.rate.Store(math.Float64bits(rate))
 	b.zero.Store(int64(now - b.depth))
 	return b
+}
+
+// held reports to the table of refusals that a client has to wait.
+func (b *bucket) held(in *refusals.Table, who refusals.Who, wait time.Duration) {
+	kind := view.RefusedQuota
+	if b.limit.OfAddress() {
+		kind = view.RefusedConnection
+	}
+	rule := ""
+	if r := b.rule.Load(); r != nil {
+		rule = r.String()
+	}
+	in.Refused(kind, b.limit.String(), rule, who, wait, func() (text, lift string) {
+		return strconv.FormatFloat(math.Float64frombits(b.rate.Load()), 'f', -1, 64), ""
+	})
 }
 
 // cost returns the time in which the rate pays for n.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/security/refusals"
 	"github.com/chronik-io/chronik/internal/sorts"
 )
 
@@ -29,6 +31,10 @@ const (
 // Keeper has the balances of a broker's clients. Several goroutines may use it. A nil Keeper has no
 // quotas.
 type Keeper struct {
+	// Refusals counts the clients that have to wait; it is set before the Keeper is used. nil: they
+	// are not counted.
+	Refusals *refusals.Table
+
 	clock func() time.Duration
 	rules atomic.Pointer[Rules]
 
@@ -102,6 +108,9 @@ func (k *Keeper) bucket(l Limit, f Applied) *bucket {
 		k.buckets[key] = b
 	}
 	b.setRate(f.Rate, now)
+	if was := b.rule.Load(); was == nil || *was != f.Rule {
+		b.rule.Store(&f.Rule)
+	}
 	return b
 }
 
@@ -147,6 +156,7 @@ func (k *Keeper) Connect(ip netip.Addr) time.Duration {
 	b, now := k.bucket(Connections, f), k.clock()
 	if d := min(b.debt(now), MaxWait); d > 0 {
 		b.waits.Add(int64(d))
+		b.held(k.Refusals, refusals.Who{Address: origin.Text(ip)}, d)
 		return d
 	}
 	b.charge(1, now)

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/internal/security/refusals"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // clock is a clock that a test moves.
@@ -509,5 +512,42 @@ func TestTakeIsOneStep(t *testing.T) {
 	}
 	if !client.Take(Fetched, 0) {
 		t.Error("nothing may not be taken in debt")
+	}
+}
+
+// All that makes a client wait is counted by whose quota it is and who waits, with the wait that is
+// still to come, which is longer than what one answer asks for.
+func TestWaitsAreCounted(t *testing.T) {
+	now := time.Second
+	k := NewKeeper(func() time.Duration { return now })
+	k.Refusals = refusals.New(time.Now)
+	k.Set(Compile(slices.Values([]Quota{{Entity: Entity{User: Any()}, Limits: [numLimits]float64{Produced: 100, Mutations: 1}},
+		{Entity: Entity{Address: Any()}, Limits: [numLimits]float64{Connections: 1}}})))
+	bob := k.Tenant(nil, "bob", "app")
+	bob.Charge(Produced, 100_000)
+	bob.Wait(Produced)
+	turn := bob.Turn(Produced, 1)
+	turn.Wait()
+	turn.Wait()
+	bob.Charge(Mutations, 100)
+	bob.Take(Mutations, 1)
+	for range 20 {
+		k.Connect(netip.MustParseAddr("10.0.0.1"))
+	}
+	got := map[string]view.Refused{}
+	for _, x := range k.Refusals.Last() {
+		got[x.Cause] = x
+	}
+	produced, mutations, connections := got[Produced.String()], got[Mutations.String()], got[Connections.String()]
+	if produced.Kind != view.RefusedQuota || produced.Rule != "user=<default>" || produced.Detail != "100" || produced.Count != 2 ||
+		produced.Longest < 900*time.Second || produced.Who != (view.Client{User: "bob", ClientID: "app"}) {
+		t.Errorf("produced: %+v", produced)
+	}
+	if mutations.Count != 1 || mutations.Longest < time.Minute {
+		t.Errorf("mutations: %+v", mutations)
+	}
+	if connections.Kind != view.RefusedConnection || connections.Rule != "ip=<default>" || connections.Count == 0 ||
+		connections.Who != (view.Client{Address: "10.0.0.1"}) {
+		t.Errorf("connections: %+v", connections)
 	}
 }

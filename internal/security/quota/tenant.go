@@ -3,6 +3,8 @@ package quota
 import (
 	"math"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/security/refusals"
 )
 
 // Tenant is the buckets that one client uses, as one of its sessions remembers them. nil has no
@@ -51,6 +53,7 @@ func (t *Tenant) Wait(l Limit) time.Duration {
 	if of == nil {
 		return 0
 	}
+	of.held(t.keeper.Refusals, t.who(), longest)
 	longest = min(longest, MaxWait)
 	of.waits.Add(int64(longest))
 	return longest
@@ -62,9 +65,16 @@ func (t *Tenant) Take(l Limit, n int64) bool {
 	if !t.Limited(l) || n <= 0 {
 		return true
 	}
-	_, ok := t.buckets[l].chargeWithin(float64(n), t.keeper.clock(), 0)
+	now := t.keeper.clock()
+	paid, ok := t.buckets[l].chargeWithin(float64(n), now, 0)
+	if !ok {
+		t.buckets[l].held(t.keeper.Refusals, t.who(), paid-now)
+	}
 	return ok
 }
+
+// who returns the client as refusals show it.
+func (t *Tenant) who() refusals.Who { return refusals.Who{User: t.user, ClientID: t.client} }
 
 // Second returns how much the client may use in one second, math.MaxInt64 without a quota.
 func (t *Tenant) Second(l Limit) int64 {

@@ -99,7 +99,7 @@ func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
 	x := &index{}
 	// A batch has at least a header, which bounds the number of entries.
 	most := size/record.HeaderSize + 1
-	b, err := readAll(fsys, base+".index", most*offsetEntryLen)
+	b, err := readAll(fsys, base+OffsetsSuffix, most*offsetEntryLen)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
 		last = e
 	}
 	rest := len(b) > 0
-	if b, err = readAll(fsys, base+".timeindex", most*timeEntryLen); err != nil {
+	if b, err = readAll(fsys, base+TimesSuffix, most*timeEntryLen); err != nil {
 		return nil, err
 	}
 	for ; len(b) >= timeEntryLen; b = b[timeEntryLen:] {
@@ -153,7 +153,7 @@ func (x *index) save(fsys vfs.FS, base string) error {
 		b = binary.BigEndian.AppendUint32(b, uint32(e.rel))
 		b = binary.BigEndian.AppendUint32(b, uint32(e.pos))
 	}
-	if err := writeTail(fsys, base+".index", int64(o*offsetEntryLen), b, anew); err != nil {
+	if err := writeTail(fsys, base+OffsetsSuffix, int64(o*offsetEntryLen), b, anew); err != nil {
 		return err
 	}
 	b = b[:0]
@@ -161,7 +161,7 @@ func (x *index) save(fsys vfs.FS, base string) error {
 		b = binary.BigEndian.AppendUint64(b, uint64(e.ts))
 		b = binary.BigEndian.AppendUint32(b, uint32(e.rel))
 	}
-	if err := writeTail(fsys, base+".timeindex", int64(t*timeEntryLen), b, anew); err != nil {
+	if err := writeTail(fsys, base+TimesSuffix, int64(t*timeEntryLen), b, anew); err != nil {
 		return err
 	}
 	x.savedOffsets, x.savedTimes = len(x.offsets), len(x.times)

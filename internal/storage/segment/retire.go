@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,11 +21,20 @@ const ProducersSuffix = ".producers"
 // AbortedSuffix ends the name of a segment's index of aborted transactions.
 const AbortedSuffix = ".txnindex"
 
+// OffsetsSuffix and TimesSuffix end the names of a segment's indexes by offset and by time.
+const (
+	OffsetsSuffix = ".index"
+	TimesSuffix   = ".timeindex"
+)
+
 // suffixes are the suffixes of all files of a segment, indexSuffixes those of its indexes.
 var (
-	suffixes      = [...]string{LogSuffix, ".index", ".timeindex", ProducersSuffix, AbortedSuffix}
+	suffixes      = [...]string{LogSuffix, OffsetsSuffix, TimesSuffix, ProducersSuffix, AbortedSuffix}
 	indexSuffixes = suffixes[1:3]
 )
+
+// Suffixes returns the suffixes of all files of a segment. The caller owns the slice.
+func Suffixes() []string { return slices.Clone(suffixes[:]) }
 
 // IsDeleted reports whether name is that of a file that Retire left.
 func IsDeleted(name string) bool { return strings.HasSuffix(name, DeletedSuffix) }

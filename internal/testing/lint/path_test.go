@@ -23,6 +23,9 @@ type route struct {
 	// package that takes or returns one is a step, and must be in the table. So is a method of a
 	// mover.
 	carried, movers []string
+	// through is what functions of the table mention themselves: work inside of a package, which
+	// the calls between packages do not show.
+	through []string
 	// asides are such functions that are no step, with the reason.
 	asides map[string]string
 	// files bounds the files that a reader opens, those of rows with ↷ excluded.
@@ -51,7 +54,8 @@ func routes() []route {
 		section: "The read path", begin: "internal/broker/fetch.go", end: "WriteTo", files: 10,
 		carried: []string{"internal/replica.ReadRequest", "internal/replica.ReadResult", "internal/storage.Slice",
 			"internal/storage/segment.Loan", "internal/network.FileBytes"},
-		movers: []string{"internal/purgatory.Purgatory", "internal/purgatory.Op", "internal/purgatory.ClientOp"},
+		movers:  []string{"internal/purgatory.Purgatory", "internal/purgatory.Op", "internal/purgatory.ClientOp"},
+		through: []string{"ReadAt", "CheckCRC"},
 		asides: map[string]string{
 			"internal/replica/manager.go: Purgatory":           "returns the purgatory",
 			"internal/storage/read.go: Read":                   "Lend for a connection that cannot send bytes of files",
@@ -156,11 +160,23 @@ func (r route) breaks(c *calls, all []step) (wrong []string) {
 			last = s
 		}
 	}
+	for _, name := range r.through {
+		if !slices.ContainsFunc(all, func(s step) bool {
+			return slices.ContainsFunc(s.funcs, func(f string) bool { return c.mentions(fn{s.file, f}, name) })
+		}) {
+			wrong = append(wrong, "no step calls "+name)
+		}
+	}
 	end := fn{last.file, last.funcs[len(last.funcs)-1]}
-	if !slices.ContainsFunc(c.of(end), func(f *types.Func) bool { return slices.Contains(c.all[f], r.end) }) {
+	if !c.mentions(end, r.end) {
 		wrong = append(wrong, fmt.Sprintf("%s does not lead to %s", end, r.end))
 	}
 	return wrong
+}
+
+// mentions reports whether a function mentions a name itself.
+func (c *calls) mentions(f fn, name string) bool {
+	return slices.ContainsFunc(c.of(f), func(f *types.Func) bool { return slices.Contains(c.all[f], name) })
 }
 
 // fromAny reports whether a function of the steps leads to f.

@@ -16,10 +16,13 @@ var texts = []string{"Subject", "Problem", "Works", "Remedy"}
 var decidesByTexts = map[string]string{
 	"internal/chronikd/chronikd.go":                "the end of a sentence: a question is not continued",
 	"internal/cluster/unreached.go":                "an alert of crypto/tls, whose type has no exported name",
+	"internal/cli/seeds/seeds.go":                  "an error of the client library without an exported name",
 	"internal/config/resolve/settings.go":          "rewords Kafka's texts, which configdef has for clients",
 	"internal/guard/newusers.go":                   "whether the log has this text already",
 	"internal/health/health.go":                    "the constant ThisBroker is not repeated after a broker's name",
 	"internal/membership/agent.go":                 "whether the log has this text already",
+	"internal/metadata/applier.go":                 "whether the log has this text already",
+	"internal/security/certs/failure.go":           "alerts of crypto/tls, whose type has no exported name",
 	"internal/security/certs/store.go":             "whether the log has this text already",
 	"internal/tools/ctl/cluster/maintain.go":       "whether this text was printed last",
 	"internal/login/keys.go":                       "whether the log has this text already",

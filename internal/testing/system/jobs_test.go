@@ -128,6 +128,8 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	c.does("topic elect --unclean", "lone-0 is led by broker 1")
 	c.does("broker drain 4", "moved")
 	c.does("broker drain 4", "broker 4 has no replicas")
+	c.does("broker drain 4 --end", "broker 4 gets replicas again")
+	c.does("broker drain 4", "broker 4 has no replicas")
 	c.does("broker unregister 4", "broker 4 unregistered")
 	c.refusesTo("broker unregister 4", "BROKER_ID_NOT_REGISTERED")
 	c.refusesTo("broker unregister 3", "broker drain 3 moves them")

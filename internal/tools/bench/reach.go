@@ -76,9 +76,9 @@ func Explain(brokers []string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return cli.WithCode(cli.ExitUnreachable, fmt.Errorf("%s (--bootstrap-servers): %w; name with --tls-ca the authority that "+
-			"signed the broker's certificate, and an address that the certificate has", strings.Join(brokers, ","), err))
+	case tlsRemedy(err) != "":
+		return cli.WithCode(cli.ExitUnreachable, fmt.Errorf("%s (--bootstrap-servers): %w; %s",
+			strings.Join(brokers, ","), err, tlsRemedy(err)))
 	case unanswered(err) && slices.ContainsFunc(brokers, func(at string) bool {
 		return cli.SpeaksHTTP(context.Background(), new(net.Dialer).DialContext, at)
 	}):
@@ -104,6 +104,24 @@ func Explain(brokers []string, err error) error {
 		return fmt.Errorf("%w; choose another --topic-config", err)
 	}
 	return err
+}
+
+// tlsRemedy returns what to change if TLS failed, else "".
+func tlsRemedy(err error) string {
+	switch certs.Explain(err) {
+	case certs.NoFailure:
+		if errors.Is(err, seeds.ErrAlert) {
+			return "it uses TLS: name with --tls-ca the authority that signed its certificate"
+		}
+		return ""
+	case certs.PlainText, certs.Disagreed:
+		return "it does not use TLS 1.3 there: remove --tls-ca, or name its port for TLS"
+	case certs.OursMissing, certs.OursRefused, certs.OursExpired, certs.OursAuthority:
+		return "it requires a certificate of clients, and chronik-bench has none: name another port"
+	case certs.OtherVersion, certs.OtherAlert:
+		return "it does not accept TLS 1.3 as chronik-bench offers it; its log says more"
+	}
+	return "name with --tls-ca the authority that signed the broker's certificate, and an address that the certificate has"
 }
 
 // unanswered reports whether err is not a response of a broker.

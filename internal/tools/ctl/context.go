@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +33,9 @@ func edit(a *app.App, change func(*contexts.File) (string, error)) error {
 	}
 	if err == nil {
 		err = f.Save()
+	}
+	if app.ExitCode(err) == app.ExitUnconfirmed {
+		return err
 	}
 	if err != nil {
 		return app.Usage("%w", err)
@@ -150,11 +154,19 @@ func contextSet(a *app.App) *cobra.Command {
 func contextDelete(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a context", Args: app.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		Long: "delete removes a context. If the context holds a password itself, and not the name of its file, delete asks first; --yes\n" +
+			"confirms.",
 		Example: "  chronikctl context delete prod",
 		RunE: func(_ *cobra.Command, names []string) error {
 			return edit(a, func(f *contexts.File) (string, error) {
 				if _, err := f.Context(names[0]); err != nil {
 					return "", err
+				}
+				if held := f.Secrets(names[0]); len(held) > 0 {
+					if err := a.Confirm("delete context "+names[0], app.Irreversible,
+						[]string{strings.Join(held, ", ") + ": the file of contexts may have the only copy"}); err != nil {
+						return "", err
+					}
 				}
 				done := fmt.Sprintf("context %s deleted", names[0])
 				delete(f.Contexts, names[0])

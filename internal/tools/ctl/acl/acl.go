@@ -55,13 +55,9 @@ type entry struct {
 	Permission string `json:"permission"`
 }
 
-// written returns a name of Kafka as chronikctl writes it: transactional-id.
-func written(name fmt.Stringer) string {
-	return strings.ToLower(strings.ReplaceAll(name.String(), "_", "-"))
-}
-
 func newEntry(b *acl.Binding) entry {
-	return entry{written(b.Type), b.Name, written(b.Pattern), b.Principal, b.Host, written(b.Operation), written(b.Permission)}
+	return entry{acl.Written(b.Type), b.Name, acl.Written(b.Pattern), b.Principal, b.Host, acl.Written(b.Operation),
+		acl.Written(b.Permission)}
 }
 
 // table returns rules as a table and as entries.

@@ -56,7 +56,7 @@ func (x *change) rules(args []string) ([]acl.Binding, error) {
 					return nil, app.Usage("%s: %s", where, why)
 				}
 				if supported := acl.Supported(t); op != acl.All && !supported.Has(op) {
-					return nil, app.Usage("%s: a %s has no operation %s", where, written(t), written(op))
+					return nil, app.Usage("%s: a %s has no operation %s", where, acl.Written(t), acl.Written(op))
 				}
 				if err := effective(&b); x.add && err != nil {
 					return nil, err
@@ -174,7 +174,7 @@ func effective(b *acl.Binding) error {
 			"write an address without a port, or * for every host", b.Host)
 	}
 	if b.Pattern == acl.Prefixed && b.Name == acl.Wildcard {
-		return app.Usage("with --prefix, * means names that begin with an asterisk; leave out --prefix for every %s", written(b.Type))
+		return app.Usage("with --prefix, * means names that begin with an asterisk; leave out --prefix for every %s", acl.Written(b.Type))
 	}
 	return nil
 }

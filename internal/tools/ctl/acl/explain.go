@@ -44,14 +44,17 @@ func explain(a *app.App) *cobra.Command {
 		Example: "  chronikctl acl explain bob read topic:orders\n  chronikctl acl explain bob write topic:orders --host 10.0.0.7 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			op, err := acl.ParseOperation(args[1])
-			if err != nil || op <= acl.All {
-				return app.Usage("%q is no single operation; see chronikctl acl add --help", args[1])
+			if err != nil {
+				return app.Usage("%w", err)
+			}
+			if op <= acl.All {
+				return app.Usage("explain needs a single operation, and %q is several: name one of them", args[1])
 			}
 			t, name, err := resource(args[2])
 			if err != nil {
 				return err
 			}
-			v := verdict{Principal: principal(args[0]), Host: host, Operation: written(op), Resource: written(t), Name: name}
+			v := verdict{Principal: principal(args[0]), Host: host, Operation: acl.Written(op), Resource: acl.Written(t), Name: name}
 			return withAll(cmd.Context(), a, func(_ *kgo.Client, all []acl.Binding) error {
 				return v.explain(cmd.Context(), a, all, op, t)
 			})

@@ -221,13 +221,24 @@ func (a *App) Both(run func(ctx context.Context, adm *kadm.Client, cl *kgo.Clien
 func Args(least, most int, wanted string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if len(given) < least || most >= 0 && len(given) > most {
-			return Usage("%s takes %s, not %d; see %s --help", cmd.CommandPath(), wanted, len(given), cmd.CommandPath())
+			return Usage("%s takes %s; %s given; see %s --help", cmd.CommandPath(), wanted, count(len(given)), cmd.CommandPath())
 		}
 		if i := slices.Index(given, ""); i >= 0 {
 			return Usage("%s: argument %d is empty; is a variable not set?", cmd.CommandPath(), i+1)
 		}
 		return nil
 	}
+}
+
+// count says how many arguments there are, in words that no argument could be.
+func count(n int) string {
+	switch n {
+	case 0:
+		return "none was"
+	case 1:
+		return "one argument was"
+	}
+	return fmt.Sprintf("%d arguments were", n)
 }
 
 // Parent returns a command that only has subcommands.

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,12 +20,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/cli/seeds"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -40,6 +43,8 @@ func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
 			"create a: TOPIC_ALREADY_EXISTS: Topic 'a' already exists; choose another name, or add --if-not-exists"},
 		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: " + strings.TrimRight(kerr.LeaderNotAvailable.Description, ".") +
 			"; this is usually temporary: try again"},
+		{kerr.ListenerNotFound, "", "create a: LISTENER_NOT_FOUND: " + strings.TrimRight(kerr.ListenerNotFound.Description, ".") +
+			"; the partition's leader has no listener of the name of the one that was dialed: chronikctl cluster health names the brokers that lack it"},
 		{context.DeadlineExceeded, "",
 			"create a: context deadline exceeded; the broker did not answer in time: try again, or allow more with --timeout"},
 		{errors.New("two\nlines."), "", "create a: two lines"},
@@ -287,6 +292,13 @@ func TestASilentBrokerIsWaitedForOnce(t *testing.T) {
 			if !errors.As(err, &op) || op.Op == "dial" || op.Timeout() || dials != 1 || time.Since(begun) != 0 {
 				t.Errorf("hangs %v, again: %v after %v, %d dials", hangs, err, time.Since(begun), dials)
 			}
+			time.Sleep(silentFor) // as of a command that waits until a broker has restarted
+			if c, err := d.dial(t.Context(), "tcp", "b:9092"); err == nil {
+				_ = c.Close()
+			}
+			if dials != 2 {
+				t.Errorf("hangs %v, much later: %d dials", hangs, dials)
+			}
 		})
 	}
 }
@@ -495,5 +507,47 @@ func TestAPatternOfTheShellIsRecognized(t *testing.T) {
 		if want == "" && strings.Contains(got, "did you mean") || !strings.Contains(got, want) {
 			t.Errorf("%s: %s", pattern, got)
 		}
+	}
+}
+
+// A broker that answers only what its start waits for is named with that, and gets no HTTP request.
+func TestABrokerThatStartsSaysWhatItWaitsFor(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.OK(t, err)
+	defer listener.Close()
+	var other atomic.Int32 // connections whose client speaks another protocol
+	go func() {
+		for c, err := listener.Accept(); err == nil; c, err = listener.Accept() {
+			go func() {
+				defer c.Close()
+				var size [4]byte
+				if _, err := io.ReadFull(c, size[:]); err != nil {
+					return
+				}
+				if size[0] != 0 {
+					other.Add(1)
+					return
+				}
+				p := make([]byte, binary.BigEndian.Uint32(size[:]))
+				if _, err := io.ReadFull(c, p); err != nil {
+					return
+				}
+				if !bytes.Contains(p, []byte{1, 0x83, 0xa0, 1, 0}) { // one tag, view.PhaseTag, empty
+					<-t.Context().Done()
+					return
+				}
+				resp := kmsg.NewPtrApiVersionsResponse()
+				resp.SetVersion(3)
+				resp.UnknownTags.Set(view.PhaseTag, []byte("waiting for seeds"))
+				out := resp.AppendTo(append(make([]byte, 4, 64), p[4:8]...))
+				binary.BigEndian.PutUint32(out, uint32(len(out)-4))
+				_, _ = c.Write(out)
+			}()
+		}
+	}()
+	at := listener.Addr().String()
+	_, err = app(t, "--brokers", at, "--timeout", "2s").Connect(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the broker at "+at+" serves no clients yet: waiting for seeds") || other.Load() > 0 {
+		t.Errorf("%v; %d other requests", err, other.Load())
 	}
 }

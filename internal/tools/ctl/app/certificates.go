@@ -59,7 +59,7 @@ func (a *App) Certificates(ctx context.Context, at string) (*Shown, error) {
 		return nil, WithCode(ExitUnreachable, fmt.Errorf("no certificate from %s: %w; %s", at, err, remedy))
 	}
 	if err := verify(s.Chain, config); err != nil && !accept {
-		s.Refusal = strings.TrimPrefix(err.Error(), "x509: ") + "; " + certificateRemedy(err)
+		s.Refusal = strings.TrimPrefix(err.Error(), "x509: ") + "; " + tlsRemedy(certs.Explain(err), a.ownCertificate())
 	}
 	return s, nil
 }
@@ -72,22 +72,4 @@ func verify(chain []*x509.Certificate, config *tls.Config) error {
 	}
 	_, err := chain[0].Verify(o)
 	return err
-}
-
-// certificateRemedy returns a remedy if a server's certificate was refused, else "".
-func certificateRemedy(err error) string {
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	switch {
-	case errors.As(err, &authority):
-		return "give the certificate of the authority that signed its certificate with --tls-ca"
-	case errors.As(err, &host):
-		return "give the name in its certificate with --tls-server-name"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "renew its certificate, or correct the clock of this machine"
-	case errors.As(err, &invalid):
-		return "give the broker another certificate"
-	}
-	return ""
 }

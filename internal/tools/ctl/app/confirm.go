@@ -19,13 +19,14 @@ const Irreversible = "This cannot be undone."
 func (a *App) Asks() bool { return !a.yes }
 
 // Confirm asks before an action. what names the action, "delete 2 topics"; losses lists what it
-// deletes or changes; back is a sentence about how to undo it. If standard input is not a terminal,
-// Confirm returns an error unless --yes is set.
+// deletes or changes, or why it asks; back is a sentence about how to undo it. If standard input is
+// not a terminal, Confirm lists the losses and returns an error unless --yes is set.
 func (a *App) Confirm(what, back string, losses []string) error {
 	if a.yes {
 		return nil
 	}
 	if !cli.IsTerminal(a.In) {
+		a.NoteLosses(losses)
 		return WithCode(ExitUnconfirmed,
 			fmt.Errorf(
 				"%s: not confirmed, nothing was done: standard input is not a terminal; add --yes to do it, --dry-run to see what it would do",

@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"slices"
@@ -76,10 +74,10 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
-	web := a.probeHTTP(ctx, first/2)
+	probed := a.probeLater(ctx, d, first/2)
 	if _, failed := seeds.Reach(ctx, cl, a.Settings.Seeds(), first); failed != nil {
 		cl.Close()
-		return nil, a.noAnswer(ctx, failed, d, web, first)
+		return nil, a.noAnswer(ctx, failed, d, probed, first)
 	}
 	d.patience.Store(int64(first) / int64(len(a.Settings.Seeds())))
 	if limit > 0 {
@@ -97,54 +95,93 @@ const (
 	listShare  = 10
 )
 
-// probeHTTP sends an HTTP request to the brokers' addresses after some silence. It reports the
-// result before ctx ends, so that the error of a first request can name a wrong port.
-func (a *App) probeHTTP(ctx context.Context, silence time.Duration) (web chan bool) {
-	web = make(chan bool, 1)
+// probeResult is what a probe of the brokers' addresses found.
+type probeResult struct {
+	http   bool   // one speaks HTTP
+	starts string // what a broker that starts waits for, after its address; "" for none
+}
+
+// probeLater probes the brokers' addresses after some silence. It returns the result before ctx
+// ends, so that the error of a first request can name a wrong port, or what a broker waits for.
+func (a *App) probeLater(ctx context.Context, d *dialer, silence time.Duration) (result chan probeResult) {
+	result = make(chan probeResult, 1)
 	go func() {
 		t := time.NewTimer(silence)
 		defer t.Stop()
 		select {
 		case <-t.C:
-			web <- a.speaksHTTP(ctx)
+			result <- a.probe(ctx, d)
 		case <-ctx.Done():
-			web <- false
+			result <- probeResult{}
 		}
 	}()
-	return web
+	return result
 }
 
-// speaksHTTP reports whether a seed speaks HTTP. It asks all at the same time, as one that hangs
-// uses up its time.
-func (a *App) speaksHTTP(ctx context.Context) bool {
+// probe asks all seeds. One that speaks Kafka's protocol gets no HTTP request, about which it would
+// log a warning.
+func (a *App) probe(ctx context.Context, d *dialer) (found probeResult) {
+	own := &dialer{tcp: a.dial, tls: d.tls}
+	own.patience.Store(int64(dialTime))
+	var mu sync.Mutex
+	a.eachSeed(func(at string) {
+		phase, kafka := speaksKafka(ctx, own.dial, at, SoftwareVersion(a.Version))
+		web := !kafka && !a.Settings.Encrypted() && cli.SpeaksHTTP(ctx, a.dial, at)
+		mu.Lock()
+		defer mu.Unlock()
+		found.http = found.http || web
+		if phase != "" {
+			found.starts = "the broker at " + at + " serves no clients yet: " + phase
+		}
+	})
+	return found
+}
+
+// anySeed reports whether a check succeeds for a seed.
+func (a *App) anySeed(check func(at string) bool) bool {
 	var one atomic.Bool
-	var all sync.WaitGroup
-	for _, at := range a.Settings.Seeds() {
-		all.Go(func() {
-			if !a.Settings.Encrypted() && cli.SpeaksHTTP(ctx, a.dial, at) {
-				one.Store(true)
-			}
-		})
-	}
-	all.Wait()
+	a.eachSeed(func(at string) {
+		if check(at) {
+			one.Store(true)
+		}
+	})
 	return one.Load()
 }
 
+// eachSeed calls ask for all seeds at the same time, as one that hangs uses up its time.
+func (a *App) eachSeed(ask func(at string)) {
+	var all sync.WaitGroup
+	for _, at := range a.Settings.Seeds() {
+		all.Go(func() { ask(at) })
+	}
+	all.Wait()
+}
+
 // noAnswer returns the error of seeds of which none answered within the time first, when ctx ended.
-// web receives the result of probeHTTP.
-func (a *App) noAnswer(ctx context.Context, failed []error, d *dialer, web chan bool, first time.Duration) error {
+// probed receives the result of probeLater.
+func (a *App) noAnswer(ctx context.Context, failed []error, d *dialer, probed chan probeResult, first time.Duration) error {
 	err := seeds.Join(a.Settings.Seeds(), failed)
 	connected, waited := d.connected.Load(), slices.ContainsFunc(failed, seeds.Late)
-	if connected && (waited && <-web || !waited && a.speaksHTTP(ctx)) {
+	var found probeResult
+	switch {
+	case connected && waited:
+		found = <-probed
+	case connected:
+		found = a.probe(ctx, d)
+	}
+	if found.http {
 		err = errHTTP
 	}
 	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
+	if found.starts != "" {
+		return WithCode(ExitUnreachable, fmt.Errorf("%s: %s", from, found.starts))
+	}
 	hung := !slices.ContainsFunc(failed, func(err error) bool { return !seeds.Late(err) })
 	if connected && hung && !errors.Is(err, errHTTP) {
 		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
 			"its log, --timeout allows more time", from, first))
 	}
-	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, err, a.noAnswerRemedy(err, d.secured.Load())))
+	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, err, a.noAnswerRemedy(ctx, err, d.secured.Load())))
 }
 
 // errHTTP means that an HTTP server answered.
@@ -152,38 +189,15 @@ var errHTTP = errors.New("the server speaks HTTP, not Kafka's protocol")
 
 // noAnswerRemedy returns a remedy if no broker answered. secured reports that a TLS handshake
 // succeeded.
-func (a *App) noAnswerRemedy(err error, secured bool) string {
-	if remedy := certificateRemedy(err); remedy != "" {
+func (a *App) noAnswerRemedy(ctx context.Context, err error, secured bool) string {
+	if errors.Is(err, errHTTP) {
+		return "that may be the admin port: give the address for clients with --brokers"
+	}
+	if remedy := a.handshakeRemedy(ctx, err, secured); remedy != "" {
 		return remedy
 	}
-	var header tls.RecordHeaderError
-	var dns *net.DNSError
-	var remote *net.OpError
-	var eof *kgo.ErrFirstReadEOF
-	switch {
-	case errors.Is(err, errHTTP):
-		return "that may be the admin port: give the address for clients with --brokers"
-	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
-		return Remedy(err)
-	case errors.Is(err, kerr.IllegalSaslState):
-		return "it has no authentication there: remove the sasl settings, or give another port with --brokers"
-	case errors.As(err, &header):
-		return "it does not use TLS there: remove the tls settings, or give its TLS port with --brokers"
-	case errors.As(err, &remote) && remote.Op == "remote error": // crypto/tls uses it for alerts
-		return "it refused the TLS handshake: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers; " +
-			"or it requires another certificate (--tls-cert) or version"
-	case errors.As(err, &dns):
+	if errors.As(err, new(*net.DNSError)) {
 		return "is the name right?"
-	case !errors.Is(err, io.EOF) && !errors.As(err, &eof):
-	case a.Settings.Get(contexts.SASL) != "":
-		return "it closed the connection: it may not support authentication there; remove the sasl settings, or give another port with " +
-			"--brokers"
-	case secured:
-		return "it closed the connection after the TLS handshake: it may require authentication there (--sasl)"
-	case a.Settings.Encrypted():
-		return "it closed the connection: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers"
-	default:
-		return "it closed the connection: does it require TLS (--tls) or authentication (--sasl)?"
 	}
 	return "is it running, and is --brokers right?"
 }

@@ -29,7 +29,8 @@ type dialer struct {
 	patience  atomic.Int64
 	connected atomic.Bool
 	secured   atomic.Bool // by TLS
-	// remembers makes an address count as silent once it was: silent has the errors, by address.
+	// remembers makes an address count as silent for a while once it was: silent has silences, by
+	// address.
 	remembers atomic.Bool
 	silent    sync.Map
 }
@@ -42,11 +43,21 @@ const connectTime = 3 * time.Second
 // silence is not wrapped: the client library would take this one for the same.
 var errSilent = errors.New("was silent before")
 
+// silentFor is for how long an address counts as silent: longer than most commands take, and
+// shorter than one may wait that restarts brokers or moves partitions.
+const silentFor = 30 * time.Second
+
+// silence is that of an address.
+type silence struct {
+	why   string
+	until time.Time
+}
+
 // isSilent notes that nothing answers at an address, if err is that of a wait which ended.
 func (d *dialer) isSilent(addr string, err error) {
 	var timeout net.Error
 	if d.remembers.Load() && errors.As(err, &timeout) && timeout.Timeout() {
-		d.silent.Store(addr, err)
+		d.silent.Store(addr, silence{why: err.Error(), until: time.Now().Add(silentFor)})
 	}
 }
 
@@ -54,8 +65,8 @@ func (d *dialer) isSilent(addr string, err error) {
 // client library it is no failed dial, which it would repeat: it asks another broker if any may
 // answer, and otherwise fails at once.
 func (d *dialer) knownSilent(network, addr string) error {
-	if err, ok := d.silent.Load(addr); ok {
-		return &net.OpError{Op: "reach", Net: network, Err: fmt.Errorf("%s %w: %v", addr, errSilent, err)}
+	if was, ok := d.silent.Load(addr); ok && time.Now().Before(was.(silence).until) {
+		return &net.OpError{Op: "reach", Net: network, Err: fmt.Errorf("%s %w: %s", addr, errSilent, was.(silence).why)}
 	}
 	return nil
 }

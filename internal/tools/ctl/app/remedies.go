@@ -145,7 +145,7 @@ func remedies() map[int16]string {
 		kerr.UnknownTopicOrPartition.Code:            "chronikctl topic list shows the topics, topic describe their partitions",
 		kerr.InvalidTopicException.Code:              "use 1 to 249 letters, digits, '.', '_' and '-'",
 		kerr.InvalidPartitions.Code:                  "chronikctl topic describe shows how many there are",
-		kerr.InvalidReplicationFactor.Code:           "chronikctl broker list shows how many brokers there are; -1 takes the broker's default",
+		kerr.InvalidReplicationFactor.Code:           "chronikctl broker list shows how many brokers there are; give fewer replicas (--replication-factor), or lower default.replication.factor if none were given",
 		kerr.InvalidConfig.Code:                      "chronikctl config describe shows each config and its bounds",
 		kerr.MessageTooLarge.Code:                    "raise the topic's max.message.bytes (chronikctl config set), or send less at a time (--max-batch-bytes)",
 		kerr.NonEmptyGroup.Code:                      "stop its members first; chronikctl group describe shows them",
@@ -180,7 +180,9 @@ func remedies() map[int16]string {
 		kerr.InvalidTxnState.Code:                    fenced,
 		kerr.ConcurrentTransactions.Code:             "the transaction before has not ended: try again; chronikctl txn describe shows which markers are missing",
 		kerr.InvalidTransactionTimeout.Code:          "choose a shorter timeout; the broker's transaction.max.timeout.ms bounds it",
-		kerr.TransactionCoordinatorFenced.Code:       "the partition knows a later coordinator: run chronikctl txn find-hanging again",
+		kerr.ListenerNotFound.Code: "the partition's leader has no listener of the name of the one that was dialed: " +
+			"chronikctl cluster health names the brokers that lack it",
+		kerr.TransactionCoordinatorFenced.Code: "the partition knows a later coordinator: run chronikctl txn find-hanging again",
 	}
 }
 

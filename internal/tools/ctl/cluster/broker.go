@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/move"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
 
@@ -48,6 +49,11 @@ func listBrokers(a *app.App) *cobra.Command {
 			all, _, err := ofCluster(ctx, a, cl, m)
 			if err != nil && all == nil {
 				return app.Refused("list brokers", app.BrokerError(err), "")
+			}
+			for _, id := range move.Drained(ctx, adm, m) {
+				if i := slices.IndexFunc(all, func(b broker) bool { return b.ID == id }); i >= 0 {
+					all[i].State += ", takes no replicas"
+				}
 			}
 			return a.Print(all, brokerTable(all))
 		}),

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,20 +9,100 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
 )
 
 func drainBroker(a *app.App) *cobra.Command {
-	return moving(a, &cobra.Command{
-		Use: "drain ID", Short: "Move all replicas of a broker to other brokers", Args: app.Args(1, 1, "one broker's id"),
-		ValidArgsFunction: a.Brokers(1),
-		Long: "drain moves all replicas of a broker to the brokers that have the fewest, for example before it is unregistered. The broker may\n" +
-			"be stopped if others have copies. New topics may still be placed on the broker while it runs.\n" + move.Help,
-		Example: "  chronikctl broker drain 4 --dry-run\n  chronikctl broker drain 4 --throttle 50MiB",
-	}, "has no replicas", func(p *move.Plan, _ kadm.Metadata, id int32) error { return p.Leave(id) })
+	d := &draining{a: a}
+	c := moving(a, &cobra.Command{
+		Use: "drain ID...", Short: "Move all replicas of brokers to other brokers", Args: app.Args(1, -1, "brokers' ids"),
+		ValidArgsFunction: a.Brokers(-1),
+		Long: "drain moves all replicas of brokers to the brokers that have the fewest, for example before they are unregistered. A broker may\n" +
+			"be stopped if others have copies. A drained broker gets no replicas, neither of new topics nor by other commands, until it is\n" +
+			"unregistered, or drain --end gives it back. broker list shows it.\n" + move.Help,
+		Example: "  chronikctl broker drain 4 --dry-run\n  chronikctl broker drain 4 5 --throttle 50MiB\n  chronikctl broker drain 4 --end",
+	}, "has no replicas", d.plan)
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if !d.end {
+			return run(cmd, args)
+		}
+		return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, args []string) error {
+			return d.giveBack(ctx, adm, cl, args)
+		})(cmd, args)
+	}
+	c.Flags().BoolVar(&d.end, "end", false, "the brokers get replicas again; nothing is moved")
+	return c
+}
+
+// draining is one run of broker drain.
+type draining struct {
+	a   *app.App
+	end bool
+}
+
+// plan plans the moves and, when they are possible, has the controller place no more replicas
+// there, also not during the moves.
+func (d *draining) plan(ctx context.Context, on *plannedOn) error {
+	if err := on.Leave(on.ids...); err != nil || on.dryRun {
+		return err
+	}
+	return d.mark(ctx, on.cl, on.m, on.ids, false)
+}
+
+// giveBack is drain --end.
+func (d *draining) giveBack(ctx context.Context, adm *kadm.Client, cl *kgo.Client, args []string) error {
+	m, err := adm.Metadata(ctx)
+	if err != nil {
+		return app.Refused("read the metadata", app.BrokerError(err), "")
+	}
+	ids, err := brokerIDs(args)
+	for _, id := range ids {
+		err = cmp.Or(err, registered(ctx, cl, m, id, fmt.Sprintf("drain --end broker %d", id)))
+	}
+	if err == nil {
+		err = d.mark(ctx, cl, m, ids, true)
+	}
+	if err != nil {
+		return err
+	}
+	var out app.Outcomes
+	for _, id := range ids {
+		out.Done(fmt.Sprintf("broker %d", id), "gets replicas again; chronikctl broker fill %d moves its share there", id)
+	}
+	return d.a.PrintOutcomes(&out)
+}
+
+// mark sets whether brokers get replicas. It asks a broker that runs, as the others may be down.
+func (d *draining) mark(ctx context.Context, cl *kgo.Client, m kadm.Metadata, ids []int32, takes bool) error {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	for _, id := range ids {
+		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		c.Name, c.Op, c.Value = move.TakesReplicas, kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr("false")
+		if takes {
+			c.Op, c.Value = kmsg.IncrementalAlterConfigOpDelete, nil
+		}
+		r := kmsg.NewIncrementalAlterConfigsRequestResource()
+		r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, fmt.Sprint(id)
+		r.Configs = append(r.Configs, c)
+		req.Resources = append(req.Resources, r)
+	}
+	const what = "keep new replicas away from a drained broker"
+	answer, err := cl.Broker(int(m.Controller)).RetriableRequest(ctx, req)
+	if err != nil {
+		return app.Refused(what, app.BrokerError(err), "")
+	}
+	for _, r := range answer.(*kmsg.IncrementalAlterConfigsResponse).Resources {
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+			return app.Refused(what, app.Needs(app.BrokerError(err), app.OnCluster("alter-configs")), app.OrEmpty(r.ErrorMessage))
+		}
+	}
+	return nil
 }
 
 func fillBroker(a *app.App) *cobra.Command {
@@ -31,12 +112,16 @@ func fillBroker(a *app.App) *cobra.Command {
 		Long: "fill moves replicas from the brokers with the most to a broker with few, such as a new one, until it has its share. Then the\n" +
 			"preferred leaders are spread evenly over all brokers.\n" + move.Help,
 		Example: "  chronikctl broker fill 4 --dry-run\n  chronikctl broker fill 4 --at-a-time 3",
-	}, "has its share", func(p *move.Plan, m kadm.Metadata, id int32) error {
-		if !slices.Contains(m.Brokers.NodeIDs(), id) {
+	}, "has its share", func(_ context.Context, p *plannedOn) error {
+		id := p.ids[0]
+		if !slices.Contains(p.m.Brokers.NodeIDs(), id) {
 			return fmt.Errorf("broker %d is not active; chronikctl broker list shows the brokers and their states", id)
 		}
 		if !p.Takes(id) {
 			return fmt.Errorf("broker %d only votes: it has no log directories", id)
+		}
+		if p.Drained(id) {
+			return fmt.Errorf("broker %d is drained; chronikctl broker drain %d --end gives it replicas again", id, id)
 		}
 		p.Fill(id)
 		return nil
@@ -50,23 +135,40 @@ func rebalance(a *app.App) *cobra.Command {
 			"example after the cluster has grown. It counts replicas and not bytes, moves as few as possible, and keeps replicas of a partition\n" +
 			"in different racks.\n" + move.Help,
 		Example: "  chronikctl broker rebalance --dry-run\n  chronikctl broker rebalance --throttle 50MiB",
-	}, "are balanced", func(p *move.Plan, _ kadm.Metadata, _ int32) error {
+	}, "are balanced", func(_ context.Context, p *plannedOn) error {
 		p.Balance()
 		return nil
 	})
 }
 
+// plannedOn is the plan of a command, and the cluster that it is about.
+type plannedOn struct {
+	*move.Plan
+	m      kadm.Metadata
+	cl     *kgo.Client
+	ids    []int32 // the command's arguments
+	dryRun bool
+}
+
+// brokerIDs returns the brokers that arguments name.
+func brokerIDs(args []string) (ids []int32, err error) {
+	for _, arg := range args {
+		id, err := brokerID(arg)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
 // moving makes a command that plans moves and carries them out; nothing says that there are none.
-func moving(a *app.App, c *cobra.Command, nothing string, plan func(p *move.Plan, m kadm.Metadata, id int32) error) *cobra.Command {
+func moving(a *app.App, c *cobra.Command, nothing string, plan func(ctx context.Context, p *plannedOn) error) *cobra.Command {
 	var o move.Options
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		id, name := int32(-1), "the brokers"
-		if len(args) > 0 {
-			var err error
-			if id, err = brokerID(args[0]); err != nil {
-				return err
-			}
-			name = fmt.Sprintf("broker %d", id)
+		ids, err := brokerIDs(args)
+		if err != nil {
+			return err
 		}
 		if err := o.Check(); err != nil {
 			return err
@@ -76,18 +178,23 @@ func moving(a *app.App, c *cobra.Command, nothing string, plan func(p *move.Plan
 			if err != nil {
 				return err
 			}
-			if len(args) > 0 {
-				if err := registered(ctx, cl, m, id, cmd.Name()+" "+name); err != nil {
+			for _, id := range ids {
+				if err := registered(ctx, cl, m, id, fmt.Sprintf("%s broker %d", cmd.Name(), id)); err != nil {
 					return err
 				}
 			}
-			if err := plan(p, m, id); err != nil {
+			if err := plan(ctx, &plannedOn{Plan: p, m: m, cl: cl, ids: ids, dryRun: o.DryRun}); err != nil {
 				return app.WithCode(app.ExitFailed, err)
 			}
 			var out app.Outcomes
 			err = p.Run(ctx, a, adm, o, &out)
 			if err == nil && out.Empty() {
-				out.Done(name, "%s", nothing)
+				for _, id := range ids {
+					out.Done(fmt.Sprintf("broker %d", id), "%s", nothing)
+				}
+				if len(ids) == 0 {
+					out.Done("the brokers", "%s", nothing)
+				}
 			}
 			return errors.Join(a.PrintOutcomes(&out), err)
 		})(cmd, args)

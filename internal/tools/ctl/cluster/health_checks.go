@@ -31,10 +31,10 @@ func (c *Checkup) brokers(silent map[int32]error) {
 		}
 		c.silent = append(c.silent, b.NodeID)
 		if !c.about(b.NodeID) {
+			problem, remedy := app.Silent(why)
 			c.add("broker", health.Bad, health.OfBroker(b.NodeID),
-				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
-					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.BrokerError(why)),
-				"start it if it does not run; if it runs, it advertises an address that clients cannot reach (chronikd --advertise HOST:PORT)")
+				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %s",
+					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), problem), remedy)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -50,7 +52,7 @@ func maintainBroker(a *app.App) *cobra.Command {
 		ValidArgsFunction: a.Brokers(1),
 		Long: "maintain waits until all replicas of the cluster are in sync, makes other brokers lead what the broker leads, and runs COMMAND.\n" +
 			"COMMAND restarts the broker, and ends when that is ready, as systemctl restart does. Then maintain waits until all replicas are in\n" +
-			"sync again, and spreads the leaderships over all brokers. It exits with 1 if COMMAND fails, or if replicas are not in sync within\n" +
+			"sync again and cluster health says no more of the broker than before, and spreads the leaderships over all brokers. It exits with 1 if COMMAND fails, or if replicas are not in sync within\n" +
 			"--wait. Maintain the next broker when it has exited with 0.\n" +
 			"Its user needs describe and alter on the cluster, and describe and describe-configs on all topics.\n" +
 			"Without COMMAND it ends when the broker can be stopped, whose leaderships do not return on their own. With --end it does what\n" +
@@ -84,6 +86,7 @@ type maintenance struct {
 	cl   *kgo.Client
 	id   int32
 	wait time.Duration // for replicas that are not in sync, each time
+	was  verdicts      // before the command
 }
 
 func (x *maintenance) do(ctx context.Context, end bool, command []string) error {
@@ -93,6 +96,12 @@ func (x *maintenance) do(ctx context.Context, end bool, command []string) error 
 	}
 	if err := registered(ctx, x.cl, m, x.id, fmt.Sprintf("maintain broker %d", x.id)); err != nil {
 		return err
+	}
+	if end { // what it reports may be older than its restart, but not that it starts
+		if x.was, err = x.verdicts(ctx); err != nil {
+			return err
+		}
+		x.was = x.was.lasting()
 	}
 	if err := x.inSync(ctx, -1); err != nil {
 		return err
@@ -118,6 +127,9 @@ func (x *maintenance) restart(ctx context.Context, leads string, command []strin
 	before, err := x.started(ctx)
 	if err == nil && before.Epoch < 0 {
 		err = fmt.Errorf("maintain broker %d: it is no longer listed; chronikctl cluster health names the reason", x.id)
+	}
+	if err == nil {
+		x.was, err = x.verdicts(ctx)
 	}
 	if err != nil {
 		return err
@@ -164,11 +176,14 @@ func runCommand(ctx context.Context, a *app.App, command []string) error {
 
 // started returns what a broker knows of the start of the one that is maintained, with the epoch -1
 // if it does not list it.
-func (x *maintenance) started(ctx context.Context) (view.Start, error) {
+func (x *maintenance) started(ctx context.Context) (view.Start, error) { return x.startedBy(ctx, x.cl) }
+
+// startedBy is started of one broker.
+func (x *maintenance) startedBy(ctx context.Context, broker kmsg.Requestor) (view.Start, error) {
 	req := kmsg.NewPtrDescribeClusterRequest()
 	req.IncludeFencedBrokers = true
 	req.UnknownTags.Set(view.StartTag, []byte{})
-	resp, err := req.RequestWith(ctx, x.cl)
+	resp, err := req.RequestWith(ctx, broker)
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
@@ -188,7 +203,7 @@ func (x *maintenance) started(ctx context.Context) (view.Start, error) {
 	}
 	if !told {
 		return start, fmt.Errorf("maintain broker %d: the broker that answers does not say when it was started; "+
-			"its user needs describe on cluster, and its version must not be older than chronikctl", x.id)
+			"if its version is older than chronikctl's, run the chronikctl of that version; otherwise the user needs describe on cluster", x.id)
 	}
 	return start, nil
 }
@@ -303,14 +318,121 @@ func (x *maintenance) pending(ctx context.Context, before int64) (why string, er
 	}
 	seen := partitionCount(m)
 	switch {
-	case start.Epoch < 0 || !slices.Contains(m.Brokers.NodeIDs(), x.id):
-		return fmt.Sprintf("broker %d is not active, or has no listener of the name of the one that was dialed", x.id), nil
+	case start.Epoch < 0: // fenced brokers are listed, too
+		return fmt.Sprintf("broker %d has no listener of the name of the one that was dialed", x.id), nil
+	case !slices.Contains(m.Brokers.NodeIDs(), x.id):
+		return fmt.Sprintf("broker %d is not active", x.id), nil
 	case start.Epoch <= before:
 		return fmt.Sprintf("broker %d has not restarted", x.id), nil
 	case seen < int(start.Partitions):
 		return fmt.Sprintf("%d of %d partitions can be seen; the user of chronikctl needs describe on all topics", seen, start.Partitions), nil
 	}
-	return behind(m), nil
+	if why := behind(m); why != "" || x.was == nil {
+		return why, nil
+	}
+	return x.worse(ctx, m, before)
+}
+
+// worse returns what brokers report of the one that is maintained and did not report before the
+// command. The metadata of one broker do not suffice: others may not know yet that it has started,
+// and it may not hear the others yet.
+func (x *maintenance) worse(ctx context.Context, m kadm.Metadata, before int64) (why string, err error) {
+	for _, id := range m.Brokers.NodeIDs() {
+		if _, answered := x.was[id]; !answered && id != x.id {
+			continue
+		}
+		start, err := x.startedBy(ctx, x.cl.Broker(int(id)))
+		switch {
+		case err != nil:
+			return err.Error(), nil
+		case start.Epoch <= before:
+			return fmt.Sprintf("broker %d does not know yet that broker %d has restarted", id, x.id), nil
+		}
+	}
+	now, err := x.verdicts(ctx)
+	if err != nil {
+		return "", err
+	}
+	return now.worse(x.was), nil
+}
+
+// verdicts are what brokers report of the one that is maintained, by broker. Those that did not
+// answer are absent.
+type verdicts map[int32][]health.Finding
+
+// oneReport bounds the wait for the report of a broker. One that hangs has no part in it.
+const oneReport = 3 * time.Second
+
+// verdicts asks the brokers that the metadata name.
+func (x *maintenance) verdicts(ctx context.Context) (verdicts, error) {
+	m, err := x.adm.Metadata(ctx)
+	if err != nil {
+		return nil, app.Refused("read the metadata", app.BrokerError(err), "")
+	}
+	all := verdicts{}
+	for _, id := range m.Brokers.NodeIDs() {
+		one, cancel := context.WithTimeout(ctx, oneReport)
+		r, err := app.Report(one, x.cl.Broker(int(id)))
+		cancel()
+		if err == nil {
+			all[id] = reported(r, x.id)
+		} else if ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// reported returns what a report has of a broker: its own findings, and those of others about it,
+// without notes.
+func reported(r *health.Report, id int32) (list []health.Finding) {
+	name := health.BrokerSubject(id)
+	for _, f := range r.Findings {
+		if f.Severity != health.Note && (f.Broker == id || strings.HasSuffix(f.Subject, name)) {
+			list = append(list, f)
+		}
+	}
+	for _, o := range r.Brokers { // a report without a version never came, as from an older broker
+		if o.Broker == id && o.Version != "" && (!o.Current || o.Phase != "") {
+			list = append(list, health.Finding{Broker: r.Broker, Check: health.CheckReports, Severity: health.Warn,
+				Subject: "report of " + name, Problem: fmt.Sprintf("broker %d has no report yet that it serves clients", r.Broker)})
+		}
+	}
+	return list
+}
+
+// lasting returns the reports without findings about the state of the broker, which end when it
+// has started.
+func (v verdicts) lasting() verdicts {
+	state := []string{health.CheckBrokers, health.CheckReports, health.CheckServing, health.CheckMembership}
+	all := verdicts{}
+	for broker, list := range v {
+		all[broker] = slices.DeleteFunc(list, func(f health.Finding) bool { return slices.Contains(state, f.Check) })
+	}
+	return all
+}
+
+// worse returns a finding that the reports have and those of before lack, or have as less severe,
+// "" if there is none. A broker that answered before must answer. What clients cause does not
+// count: a stranger without a login could keep a broker from being maintained.
+func (v verdicts) worse(before verdicts) string {
+	for _, broker := range slices.Sorted(maps.Keys(before)) {
+		if _, answers := v[broker]; !answers {
+			return fmt.Sprintf("broker %d does not report its health", broker)
+		}
+	}
+	rank := func(f *health.Finding) int { return slices.Index(health.Severities(), f.Severity) }
+	for _, broker := range slices.Sorted(maps.Keys(v)) {
+		for i := range v[broker] {
+			f := &v[broker][i]
+			if f.Check != health.CheckRefused && !slices.ContainsFunc(before[broker], func(o health.Finding) bool {
+				return o.Check == f.Check && o.Subject == f.Subject && rank(&o) <= rank(f)
+			}) {
+				return fmt.Sprintf("%s: %s", f.Where(), f.Problem)
+			}
+		}
+	}
+	return ""
 }
 
 // behind returns which replicas are not in sync, "" if all are.

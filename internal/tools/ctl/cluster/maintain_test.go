@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -44,5 +45,48 @@ func TestACommandMayLeaveAProcess(t *testing.T) {
 	must.OK(t, runCommand(t.Context(), a, []string{"kill", left}))
 	if err := runCommand(t.Context(), a, []string{"false"}); err == nil {
 		t.Error("a command that fails is right")
+	}
+}
+
+// A broker has restarted when no broker reports more of it than before: not that it starts, is
+// fenced, or is not heard.
+func TestWhatBrokersReportOfARestartedOne(t *testing.T) {
+	all := func(r *health.Report) verdicts { return verdicts{1: reported(r, 2)} }
+	heard := health.Other{Broker: 2, Version: "v", Current: true}
+	before := all(&health.Report{Broker: 1, Brokers: []health.Other{heard}, Findings: []health.Finding{
+		{Broker: 2, Check: "mount", Severity: health.Warn, Subject: "log directory /d"}}})
+	finding := func(broker int32, check string, severity health.Severity, subject string) *health.Report {
+		return &health.Report{Broker: 1, Brokers: []health.Other{heard},
+			Findings: []health.Finding{{Broker: broker, Check: check, Severity: severity, Subject: subject, Problem: "why"}}}
+	}
+	const unheard = "broker 1, report of broker 2: broker 1 has no report yet"
+	stale, phase := heard, heard
+	stale.Current, phase.Phase = false, "recovering logs"
+	for name, x := range map[string]struct {
+		now  *health.Report
+		want string
+	}{
+		"as before":         {finding(2, "mount", health.Warn, "log directory /d"), ""},
+		"better":            {finding(2, "mount", health.Note, "log directory /d"), ""},
+		"worse":             {finding(2, "mount", health.Bad, "log directory /d"), "broker 2, log directory /d: why"},
+		"of another":        {finding(3, "mount", health.Bad, "log directory /d"), ""},
+		"a further note":    {finding(2, "access", health.Note, "users"), ""},
+		"it starts":         {finding(health.NoBroker, health.CheckBrokers, health.Warn, "broker 2"), "broker 2: why"},
+		"another starts":    {finding(health.NoBroker, health.CheckBrokers, health.Warn, "broker 12"), ""},
+		"it is not heard":   {finding(1, health.CheckReports, health.Warn, "report of broker 2"), "broker 1, report of broker 2: why"},
+		"a former report":   {&health.Report{Broker: 1, Brokers: []health.Other{stale}}, unheard},
+		"it does not serve": {&health.Report{Broker: 1, Brokers: []health.Other{phase}}, unheard},
+		"an older version":  {&health.Report{Broker: 1, Brokers: []health.Other{{Broker: 2}}}, ""},
+	} {
+		if got := all(x.now).worse(before); got != x.want && (x.want == "" || !strings.HasPrefix(got, x.want)) {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
+	}
+	if got := (verdicts{}).worse(before); got != "broker 1 does not report its health" {
+		t.Errorf("without an answer: %q", got)
+	}
+	fenced := all(finding(health.NoBroker, health.CheckBrokers, health.Bad, "broker 2"))
+	if fenced.worse(fenced) != "" || fenced.worse(fenced.lasting()) == "" {
+		t.Error("--end accepts a broker that is fenced")
 	}
 }

@@ -19,15 +19,31 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
-// loss is what falls out of logs because of an edit of one entity. The numbers are upper bounds,
-// because brokers remove whole segments.
+// localPlaces is how many connections a broker serves from its own machine above max.connections.
+const localPlaces = "10"
+
+// loss is what falls out of logs because of an edit of one entity, and which brokers it closes. The
+// numbers are upper bounds, because brokers remove whole segments.
 type loss struct {
 	records, bytes int64 // bytes of all replicas, 0 if unknown
 	partitions     int   // that lose records
 	compacted      int64 // records of which compaction keeps the last of each key
 	list           []string
 	unknown        []error // what could not be counted
+	// crowded are brokers that would refuse all new connections, and uncounted those whose
+	// connections are not known.
+	crowded, uncounted []string
 }
+
+// merge adds another loss.
+func (l *loss) merge(x *loss) {
+	l.records, l.bytes, l.partitions, l.compacted = l.records+x.records, l.bytes+x.bytes, l.partitions+x.partitions, l.compacted+x.compacted
+	l.list, l.unknown = append(l.list, x.list...), append(l.unknown, x.unknown...)
+	l.crowded, l.uncounted = append(l.crowded, x.crowded...), append(l.uncounted, x.uncounted...)
+}
+
+// deletes reports whether records may be lost.
+func (l *loss) deletes() bool { return l.records > 0 || l.compacted > 0 || len(l.unknown) > 0 }
 
 // result formats the loss as the end of a sentence, empty if there is none.
 func (l *loss) result() string {
@@ -49,6 +65,13 @@ func (l *loss) result() string {
 	if len(l.unknown) > 0 {
 		parts = append(parts, "delete records that could not be counted ("+text.OneLine(errors.Join(l.unknown...).Error())+")")
 	}
+	if len(l.crowded) > 0 {
+		parts = append(parts, "refuse all new connections to "+text.Count(len(l.crowded), "broker")+
+			", except "+localPlaces+" from its own machine")
+	}
+	if len(l.uncounted) > 0 {
+		parts = append(parts, "perhaps refuse new connections to "+strings.Join(l.uncounted, ", "))
+	}
 	if len(parts) == 0 {
 		return ""
 	}
@@ -58,19 +81,18 @@ func (l *loss) result() string {
 // ask asks if records fall out, or if a time without a unit is suspiciously short. With --dry-run
 // it only lists them.
 func (d *Edit) ask(a *app.App, entities []Entity, losses map[Entity]*loss) error {
-	var names, list []string
+	var names []string
 	var all loss
 	for _, e := range entities {
 		l := losses[e]
 		if l == nil { // not counted: a new topic has no records
 			l = &loss{}
 		}
-		all.records, all.bytes, all.partitions = all.records+l.records, all.bytes+l.bytes, all.partitions+l.partitions
-		all.compacted, all.unknown = all.compacted+l.compacted, append(all.unknown, l.unknown...)
-		names, list = append(names, e.String()), append(list, l.list...)
+		all.merge(l)
+		names = append(names, e.String())
 	}
 	short := d.unitless()
-	list = append(list, short...)
+	list := slices.Concat(all.list, all.crowded, short)
 	if d.DryRun {
 		a.NoteLosses(list)
 		return nil
@@ -84,8 +106,12 @@ func (d *Edit) ask(a *app.App, entities []Entity, losses map[Entity]*loss) error
 		of = text.Count(len(names), "topic")
 	}
 	back := app.Irreversible
-	if result == "" {
-		back = "It deletes no record now."
+	switch {
+	case all.deletes():
+	case len(short) > 0:
+		back = "No record is old enough to be deleted now; later ones are deleted as they reach it."
+	default:
+		back = "It deletes no record."
 	}
 	what := d.String() + " of " + of + result
 	if d.creates {
@@ -111,6 +137,12 @@ func AsksNew(a *app.App, configs []string, dryRun bool) bool {
 // unknown.
 func (d *Edit) loses(ctx context.Context, cl *kgo.Client, e Entity) *loss {
 	l := &loss{}
+	if most, ok := d.limitsConnections(e); ok {
+		l.crowd(ctx, cl, e, most)
+	}
+	if !d.touchesRetention() {
+		return l
+	}
 	adm := kadm.NewClient(cl)
 	topics, err := d.affected(ctx, adm, e)
 	if err == nil && len(topics) > 0 {

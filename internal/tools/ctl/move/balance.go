@@ -115,7 +115,7 @@ func (p *Plan) shift(parts []*part, load map[int32]int, only int32) bool {
 	var ways []way
 	for _, a := range p.brokers {
 		for _, b := range p.brokers {
-			if load[a.NodeID]-load[b.NodeID] > 1 && (only < 0 || b.NodeID == only) {
+			if load[a.NodeID]-load[b.NodeID] > 1 && !p.Drained(b.NodeID) && (only < 0 || b.NodeID == only) {
 				ways = append(ways, way{a.NodeID, b.NodeID})
 			}
 		}

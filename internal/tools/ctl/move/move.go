@@ -12,6 +12,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -24,6 +26,7 @@ import (
 // the partition, then the one with the fewest replicas.
 type Plan struct {
 	brokers kadm.BrokerDetails // that are active and have log directories
+	drained []int32            // of these, the ones that get no replicas
 	load    map[int32]int      // replicas by broker, with those that are planned
 	parts   []*part            // of all topics, by topic and number
 	moving  kadm.ListPartitionReassignmentsResponses
@@ -105,6 +108,7 @@ func Read(ctx context.Context, adm *kadm.Client) (*Plan, kadm.Metadata, error) {
 		return nil, m, err
 	}
 	p := newPlan(m, moves)
+	p.drained = Drained(ctx, adm, m)
 	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
 	p.brokers = slices.DeleteFunc(slices.Clone(p.brokers), func(b kadm.BrokerDetail) bool {
 		has, answered := dirs[b.NodeID]
@@ -123,6 +127,24 @@ func Read(ctx context.Context, adm *kadm.Client) (*Plan, kadm.Metadata, error) {
 	})
 	return p, m, nil
 }
+
+// Drained returns the active brokers that get no replicas. Without the right to read their configs,
+// these are none; the controller refuses what would place one there.
+func Drained(ctx context.Context, adm *kadm.Client, m kadm.Metadata) (drained []int32) {
+	all, _ := adm.DescribeBrokerConfigs(ctx, m.Brokers.NodeIDs()...)
+	for _, r := range all {
+		id, err := strconv.ParseInt(r.Name, 10, 32)
+		for _, kv := range r.Configs {
+			if err == nil && kv.Key == TakesReplicas && kv.MaybeValue() == "false" {
+				drained = append(drained, int32(id))
+			}
+		}
+	}
+	return drained
+}
+
+// TakesReplicas is the broker config that broker drain sets.
+const TakesReplicas = "broker.takes.replicas"
 
 // newPlan returns an empty plan. The metadata must have all topics, and moves all reassignments in
 // progress.
@@ -175,6 +197,9 @@ func (p *Plan) Moves() (moves []Move) {
 // Takes reports whether a broker is active and has log directories.
 func (p *Plan) Takes(broker int32) bool { return p.active(broker) }
 
+// Drained reports whether a broker gets no replicas, as broker drain has asked for.
+func (p *Plan) Drained(broker int32) bool { return slices.Contains(p.drained, broker) }
+
 func (p *Plan) active(broker int32) bool {
 	return slices.ContainsFunc(p.brokers, func(b kadm.BrokerDetail) bool { return b.NodeID == broker })
 }
@@ -196,8 +221,8 @@ func (p *Plan) shares(broker int32, others []int32) bool {
 }
 
 // SetFactor plans a number of replicas for each partition of a topic. It removes replicas first on
-// brokers that are not active, then in racks with several, then on the broker that has the most;
-// the preferred leader stays if its broker is active.
+// brokers that are not active or drained, then in racks with several, then on the broker that has
+// the most; the preferred leader stays if its broker is active.
 func (p *Plan) SetFactor(topic string, factor int) error {
 	for _, x := range p.of(topic) {
 		for len(x.to) > factor {
@@ -208,8 +233,8 @@ func (p *Plan) SetFactor(topic string, factor int) error {
 		for len(x.to) < factor {
 			next, ok := p.choose(x.to, -1)
 			if !ok {
-				return fmt.Errorf("%s cannot have %s: only %s can be chosen; start more brokers, or give a lower number", topic,
-					text.Count(factor, "replica"), text.Count(len(p.brokers), "active broker"))
+				return fmt.Errorf("%s cannot have %s: only %s can be chosen; start more brokers, or give a lower number%s", topic,
+					text.Count(factor, "replica"), text.Count(p.takers(), "active broker"), orEnd(p.drained))
 			}
 			x.to = append(x.to, next)
 		}
@@ -217,12 +242,31 @@ func (p *Plan) SetFactor(topic string, factor int) error {
 	return nil
 }
 
+// takers returns how many active brokers get replicas.
+func (p *Plan) takers() (n int) {
+	for _, b := range p.brokers {
+		if !p.Drained(b.NodeID) {
+			n++
+		}
+	}
+	return n
+}
+
+// orEnd returns the remedy that some drained brokers get replicas again.
+func orEnd(drained []int32) string {
+	if len(drained) == 0 {
+		return ""
+	}
+	ids := strings.ReplaceAll(text.Numbers(drained), ",", " ")
+	return fmt.Sprintf(", or let drained brokers get replicas again with chronikctl broker drain %s --end", ids)
+}
+
 // surplus returns the index of the replica to remove.
 func (p *Plan) surplus(replicas []int32) int {
 	worth := func(i int) int {
 		b := replicas[i]
 		switch {
-		case !p.active(b):
+		case !p.active(b) || p.Drained(b):
 			return 0
 		case i == 0:
 			return 3
@@ -240,8 +284,22 @@ func (p *Plan) surplus(replicas []int32) int {
 	return gone
 }
 
-// Leave plans the move of all replicas from a broker to others.
-func (p *Plan) Leave(broker int32) error {
+// Leave plans the move of all replicas from brokers to others, which are none of them.
+func (p *Plan) Leave(brokers ...int32) error {
+	before := slices.Clone(p.drained)
+	p.drained = append(p.drained, brokers...)
+	if p.takers() == 0 {
+		return fmt.Errorf("no other active broker would take replicas; start another broker%s", orEnd(before))
+	}
+	for _, b := range brokers {
+		if err := p.leave(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plan) leave(broker int32) error {
 	for _, x := range p.parts {
 		p.topics[x.topic] = p.topics[x.topic] || slices.Contains(p.moving[x.topic][x.n].RemovingReplicas, broker)
 		at := slices.Index(x.to, broker)
@@ -251,9 +309,6 @@ func (p *Plan) Leave(broker int32) error {
 		p.topics[x.topic] = true
 		next, ok := p.choose(x.to, broker)
 		if !ok {
-			if len(x.to) == 1 {
-				return fmt.Errorf("%s has 1 replica, and there is no other active broker for it; start another broker", x.topic)
-			}
 			return fmt.Errorf("%s has %s, and there is no other active broker for the one on broker %d; start another broker, "+
 				"or reduce the replicas with chronikctl topic alter %s --replication-factor",
 				x.topic, text.Count(len(x.to), "replica"), broker, x.topic)
@@ -279,7 +334,7 @@ func (p *Plan) choose(replicas []int32, leave int32) (best int32, ok bool) {
 	stay := slices.DeleteFunc(slices.Clone(replicas), func(r int32) bool { return r == leave })
 	var free []int32
 	for _, b := range p.brokers {
-		if b.NodeID != leave && !slices.Contains(replicas, b.NodeID) {
+		if b.NodeID != leave && !p.Drained(b.NodeID) && !slices.Contains(replicas, b.NodeID) {
 			free = append(free, b.NodeID)
 		}
 	}

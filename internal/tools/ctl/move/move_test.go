@@ -43,6 +43,69 @@ func TestMovesThatCopyNothingAreFirst(t *testing.T) {
 	}
 }
 
+// A broker that was drained before, or is drained in the same plan, gets no replica by any plan. It
+// gives one up first.
+func TestDrainedBrokersGetNoReplicas(t *testing.T) {
+	all := [][]int32{{1, 2}, {2, 3}, {3, 1}, {1, 4}, {4, 2}}
+	for name, make := range map[string]func(p *Plan) error{
+		"leave":   func(p *Plan) error { return p.Leave(4) },
+		"two":     func(p *Plan) error { p.drained = nil; return p.Leave(4, 5) },
+		"fewer":   func(p *Plan) error { p.drained = append(p.drained, 4); return p.SetFactor("t", 1) },
+		"more":    func(p *Plan) error { return p.SetFactor("t", 3) },
+		"balance": func(p *Plan) error { p.Balance(); return nil },
+		"fill":    func(p *Plan) error { p.Fill(5); return nil },
+	} {
+		p := newPlan(cluster(5, "", all...), nil)
+		p.drained = []int32{5}
+		if err := make(p); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, x := range p.parts {
+			if slices.Contains(x.to, 5) || slices.Contains(x.to, 4) && (p.Drained(4)) {
+				t.Errorf("%s: %v is on %v", name, x.partition, x.to)
+			}
+		}
+	}
+	p := newPlan(cluster(4, "", []int32{1, 2}), nil)
+	if err := p.Leave(2, 3, 4); err == nil || !strings.Contains(err.Error(), "no other active broker") {
+		t.Errorf("nowhere to go: %v", err)
+	}
+}
+
+// Something must take replicas, also of topics that do not exist yet.
+func TestTheLastBrokerThatTakesReplicasIsNotDrained(t *testing.T) {
+	for _, c := range []struct {
+		drained, leave []int32
+		want           string
+	}{
+		{nil, []int32{1, 2}, ""},
+		{[]int32{3}, []int32{3}, ""},
+		{nil, []int32{1, 2, 3}, "no other active broker would take replicas; start another broker"},
+		{[]int32{2, 3}, []int32{1}, "no other active broker would take replicas; start another broker, or let drained brokers get replicas again " +
+			"with chronikctl broker drain 2 3 --end"},
+	} {
+		p := newPlan(cluster(3, ""), nil)
+		p.drained = c.drained
+		got := ""
+		if err := p.Leave(c.leave...); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%v are drained, and now %v: %q, want %q", c.drained, c.leave, got, c.want)
+		}
+	}
+}
+
+// Drained brokers do not count as those that can be chosen.
+func TestAFactorThatDrainedBrokersPrevent(t *testing.T) {
+	p := newPlan(cluster(3, "", []int32{1, 2}), nil)
+	p.drained = []int32{3}
+	err := p.SetFactor("t", 3)
+	if err == nil || !strings.Contains(err.Error(), "only 2 active brokers") || !strings.Contains(err.Error(), "drain 3 --end") {
+		t.Errorf("three replicas: %v", err)
+	}
+}
+
 func TestPlans(t *testing.T) {
 	all := [][]int32{{1, 2}, {2, 3}, {3, 1}}
 	factor := func(n int) func(*Plan) error { return func(p *Plan) error { return p.SetFactor("t", n) } }

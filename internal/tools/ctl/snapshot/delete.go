@@ -28,6 +28,9 @@ func remove(a *app.App) *cobra.Command {
 			if dryRun {
 				return show(ctx, a, cl, n)
 			}
+			if _, err := find(ctx, cl, n); err != nil {
+				return err
+			}
 			if err := a.Confirm("delete "+name, "It cannot be restored afterwards.", nil); err != nil {
 				return err
 			}

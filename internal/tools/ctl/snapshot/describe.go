@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 func describe(a *app.App) *cobra.Command {
@@ -30,25 +31,32 @@ func describe(a *app.App) *cobra.Command {
 
 // show prints a snapshot.
 func show(ctx context.Context, a *app.App, cl *kgo.Client, n int64) error {
-	x, err := read(ctx, cl)
+	s, err := find(ctx, cl, n)
 	if err != nil {
 		return err
 	}
-	for i := range x.Snapshots {
-		s := &x.Snapshots[i]
-		if s.Number != n {
-			continue
-		}
-		t := &output.Table{Title: fmt.Sprintf("snapshot %d  taken %s in %s  %s, %d offline  %s, %s uploaded  verified %s", s.Number,
-			at(s.TimeMs), took(s), text.Count(s.Partitions, "partition"), s.Offline, text.Bytes(s.Bytes), text.Bytes(s.UploadedBytes),
-			at(s.VerifiedMs))}
-		if err := a.Print(s, t); err != nil {
-			return err
-		}
-		if s.Damage != "" {
-			a.Note("damaged: %s", s.Damage)
-		}
-		return nil
+	t := &output.Table{Title: fmt.Sprintf("snapshot %d  taken %s in %s  %s, %d offline  %s, %s uploaded  verified %s", s.Number,
+		at(s.TimeMs), took(s), text.Count(s.Partitions, "partition"), s.Offline, text.Bytes(s.Bytes), text.Bytes(s.UploadedBytes),
+		at(s.VerifiedMs))}
+	if err := a.Print(s, t); err != nil {
+		return err
 	}
-	return app.WithCode(app.ExitFailed, fmt.Errorf("there is no snapshot %d; chronikctl snapshot list shows them", n))
+	if s.Damage != "" {
+		a.Note("damaged: %s", s.Damage)
+	}
+	return nil
+}
+
+// find returns a snapshot of the list.
+func find(ctx context.Context, cl *kgo.Client, n int64) (*view.Snapshot, error) {
+	x, err := read(ctx, cl)
+	if err != nil {
+		return nil, err
+	}
+	for i := range x.Snapshots {
+		if x.Snapshots[i].Number == n {
+			return &x.Snapshots[i], nil
+		}
+	}
+	return nil, app.WithCode(app.ExitFailed, fmt.Errorf("there is no snapshot %d; chronikctl snapshot list shows them", n))
 }

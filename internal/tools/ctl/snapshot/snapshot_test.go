@@ -216,8 +216,10 @@ var commands = []struct {
 		f.outcome(view.SnapshotOutcome{ID: 3, Number: 12, Error: "object not found"})
 	}, 1,
 		[]string{"verify snapshot 12: object not found"}, []view.SnapshotAsk{{Action: "verify", Number: 12}}},
-	{"delete without a confirmation", "delete 5", nil, 5, []string{"delete snapshot 5", "--yes"}, nil},
-	{"delete", "delete 5 --yes", func(f *fake) { f.outcome(view.SnapshotOutcome{ID: 3, Number: 5}) }, 0, []string{"snapshot 5", "deleted"},
+	{"delete without a confirmation", "delete 5", func(f *fake) { f.list.Snapshots = three() }, 5,
+		[]string{"delete snapshot 5", "--yes"}, nil},
+	{"delete of an unknown one", "delete 6", nil, 1, []string{"there is no snapshot 6"}, nil},
+	{"delete", "delete 5 --yes", func(f *fake) { f.list.Snapshots = three(); f.outcome(view.SnapshotOutcome{ID: 3, Number: 5}) }, 0, []string{"snapshot 5", "deleted"},
 		[]view.SnapshotAsk{{Action: "delete", Number: 5}}},
 	{"delete as a trial", "delete 5 --dry-run", func(f *fake) { f.list.Snapshots = three() }, 0, []string{"snapshot 5  taken"}, nil},
 	{"delete as a trial of an unknown one", "delete 6 --dry-run", nil, 1, []string{"there is no snapshot 6"}, nil},

@@ -12,7 +12,7 @@ import (
 )
 
 func remove(a *app.App) *cobra.Command {
-	var dryRun, regex bool
+	var dryRun, regex, internal bool
 	c := &cobra.Command{
 		Use: "delete NAME...", Short: "Delete topics and all their records", Args: app.Args(1, -1, "at least one topic"),
 		ValidArgsFunction: a.Topics(0),
@@ -23,17 +23,24 @@ func remove(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f, err := ask(ctx, adm, topics)
+			f, err := askHoldings(ctx, adm, topics)
 			if err != nil {
 				return err
 			}
 			var out app.Outcomes
 			var losses, left []string
 			for _, t := range topics {
+				if why := stateIn(t.Topic); why != "" && !internal {
+					out.Failed(t.Topic, fmt.Errorf("delete %s: it holds %s; --internal deletes it all the same", t.Topic, why))
+					continue
+				}
 				d := f.describe(t)
 				left = append(left, t.Topic)
-				losses = append(losses, fmt.Sprintf("%s: %s, %s offsets", t.Topic, text.Count(len(d.Partitions), "partition"),
-					text.Number(d.Records)))
+				loss := fmt.Sprintf("%s: %s, %s offsets", t.Topic, text.Count(len(d.Partitions), "partition"), text.Number(d.Records))
+				if why := stateIn(t.Topic); why != "" {
+					loss += ", " + why
+				}
+				losses = append(losses, loss)
 			}
 			if dryRun {
 				for i, name := range left {
@@ -57,7 +64,22 @@ func remove(a *app.App) *cobra.Command {
 	}
 	c.Flags().BoolVarP(&regex, "regex", "r", false, app.RegexHelp)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	c.Flags().BoolVar(&internal, "internal", false, "also delete topics with the state of groups, transactions or share groups")
 	return c
+}
+
+// stateIn says what is lost with a topic in which the brokers keep the state of clients; empty for
+// others.
+func stateIn(topic string) string {
+	switch topic {
+	case "__consumer_offsets":
+		return "the committed offsets of all groups, which then begin where auto.offset.reset says (chronikctl group export saves them)"
+	case "__transaction_state":
+		return "the state of all transactions, so that those that are open never end"
+	case "__share_group_state":
+		return "what all share groups have acknowledged, so that they get it again"
+	}
+	return ""
 }
 
 func deleteTopics(ctx context.Context, adm *kadm.Client, names []string, out *app.Outcomes) {

@@ -271,7 +271,7 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 	slices.Sort(x.Dirs)
 	x.Behind = f.behind(p)
 	at := f.eligible[log{p.Topic, p.Partition}]
-	x.ELR, x.State = at.elr, state(&x, at)
+	x.ELR, x.State = at.elr, state(&x, at, p.Err)
 	if x.State == "" && (x.Start == nil || x.End == nil) {
 		x.State = fmt.Sprintf("its leader, broker %d, does not answer", x.Leader)
 	}

@@ -98,6 +98,11 @@ func (e *election) confirm(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if len(args) == 0 {
+		if err := e.a.Confirm("confirm the losses of all partitions", "A confirmed loss is no finding any more.", nil); err != nil {
+			return err
+		}
+	}
 	set := kadm.TopicsSet{}
 	for _, p := range chosen {
 		set.Add(p.Topic, p.Partition)

@@ -2,11 +2,13 @@ package topic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -79,8 +81,12 @@ func askEligible(ctx context.Context, cl *kgo.Client, topics []kadm.TopicDetail)
 	return all, nil
 }
 
-// state returns why a partition has no leader or too few replicas in sync, "" if it has all.
-func state(p *partition, at eligible) string {
+// state returns why a partition has no leader or too few replicas in sync, "" if it has all. err is
+// the broker's own reason.
+func state(p *partition, at eligible, err error) string {
+	if errors.Is(err, kerr.ListenerNotFound) {
+		return "its leader has no listener of the name of the one that was dialed"
+	}
 	if p.Leader < 0 {
 		return "offline: " + awaited(p, at)
 	}

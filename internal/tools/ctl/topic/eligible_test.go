@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/goleak"
 )
 
@@ -31,9 +32,17 @@ func TestTheStateNamesItsReason(t *testing.T) {
 			partition{Leader: -1, Replicas: three}, eligible{last: []int32{2}}},
 		"offline: it has no replica in sync": {partition{Leader: -1, Replicas: three}, eligible{}},
 	} {
-		if got := state(&c.p, c.at); got != want {
+		if got := state(&c.p, c.at, nil); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// A leader that the client cannot use is not awaited: its broker runs.
+func TestALeaderWithoutTheListenerIsNotAwaited(t *testing.T) {
+	got := state(&partition{Leader: -1, Replicas: []int32{1, 2}, ISR: []int32{1, 2}}, eligible{}, kerr.ListenerNotFound)
+	if want := "its leader has no listener of the name of the one that was dialed"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -158,7 +159,7 @@ func (x *change) password(a *app.App, name string) (string, error) {
 	case x.file != "":
 		text, err := os.ReadFile(x.file)
 		if err != nil {
-			return "", fmt.Errorf("--password-file: %w; give a file whose first line is the password", err)
+			return "", app.Usage("--password-file: %w; give a file whose first line is the password", err)
 		}
 		if err := files.Exposed(x.file); err != nil {
 			a.Note("warning: --password-file %s: %v", x.file, err)
@@ -174,7 +175,7 @@ func (x *change) password(a *app.App, name string) (string, error) {
 			return "", err
 		}
 		if line = string(first); line != string(again) {
-			return "", errors.New("the two passwords differ, nothing was changed; try again")
+			return "", app.Usage("the two passwords differ, nothing was changed; try again")
 		}
 	default:
 		var err error
@@ -186,7 +187,7 @@ func (x *change) password(a *app.App, name string) (string, error) {
 	}
 	line = strings.TrimSuffix(line, "\r")
 	if line == "" || len(line) > maxPassword {
-		return "", fmt.Errorf("the password is empty or has more than %d bytes, nothing was changed; write it to the input or to --password-file",
+		return "", app.Usage("the password is empty or has more than %d bytes, nothing was changed; write it to the input or to --password-file",
 			maxPassword)
 	}
 	return line, nil
@@ -217,8 +218,13 @@ func remove(a *app.App) *cobra.Command {
 				}
 			}
 			if len(found) > 0 {
-				if err := a.Confirm("remove "+strings.Join(losses, ", "), app.Irreversible, losses); err != nil {
-					return err
+				names := strings.Join(losses, ", ")
+				if a.Asks() {
+					if losses, err := consequences(ctx, a, adm, losses); err != nil {
+						return err
+					} else if err := a.Confirm("remove "+names, app.Irreversible, losses); err != nil {
+						return err
+					}
 				}
 			}
 			for _, u := range found {
@@ -233,6 +239,49 @@ func remove(a *app.App) *cobra.Command {
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be done")
 	return c
+}
+
+// consequences returns a line for each user that is to be removed, with what it is besides: the
+// user of this command, a super user, or one of the last with a password.
+func consequences(ctx context.Context, a *app.App, adm *kadm.Client, removed []string) (lines []string, err error) {
+	all, err := describe(ctx, adm)
+	if err != nil {
+		return nil, err
+	}
+	var super []string
+	unknown := "super users are not known " + app.NoAdminPort(a)
+	if port := app.AdminPortOf(a); port != nil {
+		switch rights, err := port.Rights(ctx); {
+		case err == nil:
+			super, unknown = rights.SuperUsers, ""
+		case !errors.Is(err, app.ErrNoAdminPort):
+			return nil, err
+		}
+	}
+	isSuper := func(name string) bool { return slices.Contains(super, "User:"+name) }
+	left := slices.DeleteFunc(slices.Clone(all), func(u kadm.DescribedUserSCRAM) bool { return slices.Contains(removed, u.User) })
+	superLeft := slices.ContainsFunc(left, func(u kadm.DescribedUserSCRAM) bool { return isSuper(u.User) })
+	for _, name := range removed {
+		var is []string
+		if name == a.Settings.Get(contexts.SASLUser) {
+			is = append(is, "this command logs in with it")
+		}
+		if isSuper(name) {
+			is = append(is, "it is a super user"+map[bool]string{false: ", and no other super user has a password"}[superLeft])
+		}
+		if len(left) == 0 {
+			is = append(is, "no user with a password is left")
+		}
+		line := name
+		if len(is) > 0 {
+			line += ": " + strings.Join(is, "; ")
+		}
+		lines = append(lines, line)
+	}
+	if unknown != "" {
+		lines = append(lines, unknown)
+	}
+	return lines, nil
 }
 
 // removeUser removes the credentials of one user, each in a request of its own, as run sets them.

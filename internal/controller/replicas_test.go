@@ -1,9 +1,9 @@
-package metadata
+package controller
 
 import "testing"
 
 func TestDefaultReplicas(t *testing.T) {
-	for _, c := range []struct{ wanted, seeds, holders, voters, want int }{
+	for _, c := range []struct{ wanted, seeds, takers, others, want int }{
 		{3, 3, 3, 0, 3},
 		{3, 3, 1, 0, 3}, // the others have not registered, and it is refused
 		{5, 3, 3, 0, 5}, // as configured: it is refused
@@ -13,8 +13,9 @@ func TestDefaultReplicas(t *testing.T) {
 		{3, 5, 3, 2, 3},
 		{1, 3, 2, 1, 1},
 		{3, 3, 0, 3, 1},
+		{3, 3, 3, 1, 3}, // a fourth broker is drained
 	} {
-		if got := DefaultReplicas(c.wanted, c.seeds, c.holders, c.voters); got != c.want {
+		if got := defaultReplicas(c.wanted, c.seeds, c.takers, c.others); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}

@@ -1,0 +1,58 @@
+package observe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+// A process registers again after another one with its number: both live. One that restarts is
+// another process each time.
+func TestProcessesThatRegisterByTurns(t *testing.T) {
+	c := &Cluster{}
+	register := func(process byte, host string) []view.Turns {
+		t.Helper()
+		b := metadata.Broker{Incarnation: metadata.ID{process}, Listeners: []metadata.Endpoint{{Host: host, Port: 9092}}}
+		img, err := metadata.Load([]metadata.KV{{Key: metadata.BrokerKey(2), Value: b.Encode(), ModRevision: 1}}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.registrations(img)
+		c.registrations(img)
+		var x view.Cluster
+		c.turns(img, &x, time.Now())
+		return x.Turns
+	}
+	for process := byte(1); process < 20; process++ { // restarts
+		if got := register(process, "a"); len(got) > 0 {
+			t.Fatalf("process %d: %+v", process, got)
+		}
+	}
+	if got := register(20, "b"); len(got) > 0 {
+		t.Errorf("the first registration of a copy: %+v", got)
+	}
+	got := register(19, "a")
+	if len(got) != 1 || got[0].Broker != 2 || got[0].Addresses != [2]string{"a:9092", "b:9092"} {
+		t.Fatalf("the first process again: %+v", got)
+	}
+	if got = register(20, "b"); len(got) != 1 || got[0].Addresses != [2]string{"b:9092", "a:9092"} {
+		t.Errorf("the copy again: %+v", got)
+	}
+	img, x := metadata.Empty(), view.Cluster{}
+	if c.turns(img, &x, time.Now()); len(x.Turns) > 0 {
+		t.Errorf("an unregistered broker: %+v", x.Turns)
+	}
+	later := time.Now().Add(turnsFor)
+	if got := register(20, "b"); len(got) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	img, err := metadata.Load([]metadata.KV{{Key: metadata.BrokerKey(2), Value: metadata.Broker{}.Encode(), ModRevision: 1}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.turns(img, &x, later); len(x.Turns) > 0 {
+		t.Errorf("later: %+v", x.Turns)
+	}
+}
