@@ -414,7 +414,7 @@ func plantMany(_ *testing.T, s *sick) {
 				Options: []string{"nobarrier"}}},
 		}
 		f.Dirs = append(f.Dirs, full)
-		f.Partitions = append(f.Partitions, view.Log{Topic: "orders", Dir: "/planted", Unsaved: "no space"})
+		f.Partitions = append(f.Partitions, view.Log{Topic: "orders", Dir: "/planted", PutBack: 1, PutBackAt: f.Now})
 		f.Certificates = []checks.Certificate{{Listener: "planted", Kind: "server", File: "/c.pem", Expires: at}}
 		f.TokenKeys = checks.TokenKeys{Source: "/keys", Error: "no such file"}
 		f.Audit = checks.Audit{Sink: "/audit", Failed: "no space", Lost: 3}

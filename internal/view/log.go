@@ -76,10 +76,11 @@ type Log struct {
 	Former *Former `json:"-"`
 
 	// PutBack is how many files were removed while the broker used them and put back, and PutBackAt
-	// when the last was. Unsaved is why others could not be: they end with the process.
+	// when the last was. Unsaved is why others could not be, empty if there are none: they end with
+	// the process.
 	PutBack   int       `json:"-"`
 	PutBackAt time.Time `json:"-"`
-	Unsaved   string    `json:"-"`
+	Unsaved   string    `json:"unsaved"`
 }
 
 // Damage is a range of offsets that cannot be read.
@@ -111,7 +112,8 @@ func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.Partition
 // Where returns the directory in which the log is or could not be created, empty if it is unknown.
 func (l *Log) Where() string { return cmp.Or(l.Dir, l.Planned) }
 
-// Problem returns why some records cannot be written or read here, empty if all can.
+// Problem returns why some records cannot be written or read here, or will be lost with the process;
+// empty if nothing is wrong.
 func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged, l.Unsaved) }
 
 // Covered reports whether another replica serves what this one cannot, or leads while the broker

@@ -277,7 +277,7 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 	}
 	l := f.logs[log{p.Topic, p.Partition}]
 	x.Retained = l.Retained
-	if own := cmp.Or(l.Error, l.Damaged); own != "" {
+	if own := l.Problem(); own != "" {
 		x.Error = own
 	} else if l.Tier != nil && l.Tier.Error != "" {
 		x.Error = fmt.Sprintf("copies to the object store fail since %s: %s", time.UnixMilli(l.Tier.FailingMs).UTC().Format(time.RFC3339),
