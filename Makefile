@@ -209,6 +209,10 @@ cli-smoke: build ## Kafka's own command-line tools; only failures that docs/comp
 judges: build ## test suites of others against chronik; only failures that scripts/judges/expected lists may occur (JUDGES="kafka-clients kgo" CASES=regexp)
 	CASES='$(CASES)' scripts/judges/run.sh $(JUDGES)
 
+.PHONY: rivals
+rivals: build ## brokers that make the same promise, under the same loads and losses of power (RIVALS="nats klite" PARTS="speed power" KLITE=file)
+	scripts/rivals.sh $(RIVALS)
+
 .PHONY: acl-table
 acl-table: ## records what Kafka's authorizer decides for random access rules, for the tests of internal/security/acl (needs Kafka's jars)
 	scripts/acl-table/record.sh

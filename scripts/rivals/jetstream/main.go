@@ -4,7 +4,8 @@
 //
 //	jetstream -server nats://127.0.0.1:4222 -c 128 -s 256 -d 10s -warmup 2s -verify
 //
-// The last line of its output is JSON. The exit code is 1 if an acknowledged message is missing.
+// The last line of its output is JSON. The exit code is 1 if an acknowledged message is missing. It
+// does not know where the server has its data, or what was done to them.
 package main
 
 import (

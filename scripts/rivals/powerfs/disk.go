@@ -33,28 +33,37 @@ func (d *disk) cut() {
 	d.off = true
 }
 
+// writeBack makes what all files have now durable.
+func (d *disk) writeBack(root *dir) {
+	d.power.Lock()
+	defer d.power.Unlock()
+	each(root, (*file).keep)
+}
+
 // restore gives every file its durable bytes, and the power is back. It returns how many files had
 // others, and how many bytes no sync had covered.
 func (d *disk) restore(root *dir) (files, bytes int) {
 	d.power.Lock()
 	defer d.power.Unlock()
-	var walk func(*fs.Inode)
-	walk = func(n *fs.Inode) {
-		for _, child := range n.Children() {
-			walk(child)
-		}
-		f, ok := n.Operations().(*file)
-		if !ok {
-			return
-		}
+	each(root, func(f *file) {
 		if lost, differs := f.lose(); differs {
 			files++
 			bytes += lost
 		}
-	}
-	walk(root.EmbeddedInode())
+	})
 	d.off = false
 	return files, bytes
+}
+
+// each calls do with each file below a directory.
+func each(root fs.InodeEmbedder, do func(*file)) {
+	for _, child := range root.EmbeddedInode().Children() {
+		if f, ok := child.Operations().(*file); ok {
+			do(f)
+			continue
+		}
+		each(child.Operations(), do)
+	}
 }
 
 func (d *disk) newDir() *dir   { return &dir{disk: d} }
@@ -261,6 +270,12 @@ func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 		return errno
 	}
 	defer end()
+	f.keep()
+	return fs.OK
+}
+
+// keep makes what the file has now durable. The caller holds mu, or power alone.
+func (f *file) keep() {
 	if n := len(f.now); n <= len(f.synced) {
 		f.synced = f.synced[:n]
 	} else {
@@ -274,7 +289,6 @@ func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 		}
 	}
 	f.dirty = nil
-	return fs.OK
 }
 
 // lose gives the file the bytes of the last sync. It returns how many later ones are lost, and

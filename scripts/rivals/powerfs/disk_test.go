@@ -36,7 +36,8 @@ func (s session) sync() {
 
 func (s session) resize(size uint64) {
 	s.t.Helper()
-	errno := s.f.Setattr(context.Background(), nil, &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: size}}, &fuse.AttrOut{})
+	in := &fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{Valid: fuse.FATTR_SIZE, Size: size}}
+	errno := s.f.Setattr(context.Background(), nil, in, &fuse.AttrOut{})
 	s.ok(errno, errno != fs.OK)
 }
 
@@ -69,6 +70,15 @@ func TestOnlyWhatASyncCoveredRemains(t *testing.T) {
 	if lost, differs := s.f.lose(); lost != 0 || differs {
 		t.Errorf("a second loss: %d bytes, differs %v", lost, differs)
 	}
+}
+
+func TestWhatIsWrittenBackRemains(t *testing.T) {
+	s := session{t, (&disk{}).newFile()}
+	s.write(0, "one")
+	s.f.keep()
+	s.write(3, " two")
+	s.f.lose()
+	s.expect("written back, and then appended to", "one")
 }
 
 func TestASizeIsDurableWithTheNextSync(t *testing.T) {

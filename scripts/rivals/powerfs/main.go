@@ -6,11 +6,13 @@
 // The model is the kindest that POSIX allows. Names are durable at once: of files that are created,
 // renamed and removed, nothing is lost or undone. The bytes and the size of a file are those of its
 // last fsync or fdatasync, which never fails, and a file without one is empty. So a loss that this
-// file system shows is also possible on a disk, and one that it does not show may still occur there.
+// file system shows is also possible on a disk. One that it does not show may still occur there.
 //
-// It prints the address of its HTTP port when DIR is mounted. "POST /cut" makes all later calls fail
-// with EIO. "POST /restore", after the broker's process has ended, gives every file its durable
-// bytes, answers how many were lost, and serves again. SIGTERM unmounts.
+// It prints the address of its HTTP port when DIR is mounted. "POST /writeback" makes all bytes
+// durable, as the kernel does with old pages of the page cache. "POST /cut" makes all later calls
+// fail with EIO. "POST /restore", after the broker's process has ended, gives every file its
+// durable bytes, answers how many were lost, and serves again. SIGTERM unmounts. It does not know
+// the broker, or decide what must not be lost.
 package main
 
 import (
@@ -55,6 +57,7 @@ func run(listen, dir string) error {
 		_ = server.Unmount()
 		return err
 	}
+	http.HandleFunc("POST /writeback", func(http.ResponseWriter, *http.Request) { d.writeBack(root) })
 	http.HandleFunc("POST /cut", func(http.ResponseWriter, *http.Request) { d.cut() })
 	http.HandleFunc("POST /restore", func(w http.ResponseWriter, _ *http.Request) {
 		flushMapped(dir)
@@ -70,8 +73,8 @@ func run(listen, dir string) error {
 }
 
 // flushMapped makes the kernel write the pages that a process had mapped and changed. As the power
-// is cut, the writes fail, and the kernel forgets the pages. Otherwise it would write them later, to
-// the restored files.
+// is cut, the writes fail, and the kernel forgets the pages. Otherwise it would write them later,
+// to the restored files.
 func flushMapped(dir string) {
 	if f, err := os.Open(dir); err == nil {
 		_ = unix.Syncfs(int(f.Fd()))

@@ -29,10 +29,10 @@ type Schedule struct {
 	Discard int `json:"discard"`
 	// Pause is the time between two runs.
 	Pause time.Duration `json:"pause_ns"`
-	// Settle says that each run begins with a disk that has nothing left to write of the runs
-	// before, if they were on this machine. A broker that acknowledges from the page cache leaves
-	// gigabytes behind, for which the next run's syncs would wait.
-	Settle bool `json:"settle"`
+	// Sync makes the disks of this machine write all of the page cache before each run. A broker
+	// that acknowledges from there leaves gigabytes behind, for which the next run's syncs would
+	// wait.
+	Sync bool `json:"sync"`
 }
 
 // Bind adds the flags of the rounds, with n rounds by default.
@@ -40,7 +40,7 @@ func (s *Schedule) Bind(f *pflag.FlagSet, n int) {
 	f.IntVar(&s.Rounds, "rounds", n, "number of rounds")
 	f.IntVar(&s.Discard, "discard", 0, "rounds before them that are not counted, to warm up the brokers")
 	f.DurationVar(&s.Pause, "pause", 0, "time between two runs")
-	f.BoolVar(&s.Settle, "settle", true, "before each run, write what the page cache of this machine has left for the disk")
+	f.BoolVar(&s.Sync, "sync", true, "before each run, let the disks of this machine write all of the page cache")
 }
 
 // Check checks the rounds.
@@ -88,7 +88,7 @@ func BindSides(f *pflag.FlagSet, a, b *Side, each, optional string) {
 }
 
 // Alternate makes rounds of type R. In each it calls run for the side i of names, side after side,
-// to fill in its part of the round, after the disk has settled if s says so. each, which may be nil,
+// to fill in its part of the round, after a sync if s says so. each, which may be nil,
 // gets run's text as a line that begins with the round and the side. Alternate returns the counted rounds. If ctx ends, they are those
 // completed before; without one it is an error. An error of run ends the rounds, and is returned
 // with those before it.
@@ -103,7 +103,7 @@ func Alternate[R any](ctx context.Context, s Schedule, names []string, run func(
 		for i, name := range names {
 			var text string
 			if n+i == 0 || pause.Wait(ctx.Done(), s.Pause) {
-				if s.Settle {
+				if s.Sync {
 					unix.Sync()
 				}
 				text, err = run(i, &round)
