@@ -37,7 +37,7 @@ func (d *disk) cut() {
 func (d *disk) writeBack(root *dir) {
 	d.power.Lock()
 	defer d.power.Unlock()
-	each(root, (*file).keep)
+	each(root, (*file).persist)
 }
 
 // restore gives every file its durable bytes, and the power is back. It returns how many files had
@@ -270,12 +270,12 @@ func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 		return errno
 	}
 	defer end()
-	f.keep()
+	f.persist()
 	return fs.OK
 }
 
-// keep makes what the file has now durable. The caller holds mu, or power alone.
-func (f *file) keep() {
+// persist makes what the file has now durable. The caller holds mu, or power alone.
+func (f *file) persist() {
 	if n := len(f.now); n <= len(f.synced) {
 		f.synced = f.synced[:n]
 	} else {

@@ -75,7 +75,7 @@ func TestOnlyWhatASyncCoveredRemains(t *testing.T) {
 func TestWhatIsWrittenBackRemains(t *testing.T) {
 	s := session{t, (&disk{}).newFile()}
 	s.write(0, "one")
-	s.f.keep()
+	s.f.persist()
 	s.write(3, " two")
 	s.f.lose()
 	s.expect("written back, and then appended to", "one")
