@@ -153,7 +153,7 @@ version() {
 # that was acknowledged must be there.
 losses() {
   local name="$1" port="$2" cut load control disk="$work/disk" seconds=10s
-  [[ $name != kafka* ]] || seconds=20s # it takes longer to start
+  [[ $name != kafka* ]] || seconds=60s # it takes longer to start
   mkdir -p "$disk"
   rm -f "$work/powerfs"
   "$cache/powerfs" "$disk" >"$work/powerfs" 2>"$work/powerfs.log" &
@@ -204,7 +204,7 @@ PY
 (cd "$root/scripts/rivals" && CGO_ENABLED=0 go install ./powerfs) || exit 1
 ports=($(python3 "$root/scripts/free-ports.py" 12)) || exit 1
 rivals=()
-for name in "${@:-kafka kafka-flush nats nats-default klite tansu}"; do
+for name in "${@:-chronik kafka kafka-flush nats nats-default klite tansu}"; do
   for one in $name; do have "$one" && rivals+=("$one"); done
 done
 say "machine: $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $(uname -r), $(date -u +%F)"
@@ -216,5 +216,5 @@ if [[ " ${PARTS:-speed power} " = *" speed "* ]]; then
   own=''
 fi
 if [[ " ${PARTS:-speed power} " = *" power "* ]]; then
-  for name in chronik "${rivals[@]}"; do losses "$name" "${ports[4]}"; done
+  for name in "${rivals[@]}"; do losses "$name" "${ports[4]}"; done
 fi

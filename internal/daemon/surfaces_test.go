@@ -395,7 +395,7 @@ func TestEveryCheckHasAFault(t *testing.T) {
 
 func plantedChecks() []string {
 	return []string{"removed", "transaction", "file_system", "mount", "sync", "journal", "retention", "certificate", "tokens",
-		"audit", "settings", "refused", "missing_files"}
+		"audit", "settings", "refused"}
 }
 
 // plantMany plants a fault for each of plantedChecks, as facts: other tests check where these come
@@ -414,7 +414,6 @@ func plantMany(_ *testing.T, s *sick) {
 				Options: []string{"nobarrier"}}},
 		}
 		f.Dirs = append(f.Dirs, full)
-		f.Partitions = append(f.Partitions, view.Log{Topic: "orders", Dir: "/planted", PutBack: 1, PutBackAt: f.Now})
 		f.Certificates = []checks.Certificate{{Listener: "planted", Kind: "server", File: "/c.pem", Expires: at}}
 		f.TokenKeys = checks.TokenKeys{Source: "/keys", Error: "no such file"}
 		f.Audit = checks.Audit{Sink: "/audit", Failed: "no space", Lost: 3}

@@ -235,11 +235,7 @@ func stored(l *storage.Log) view.Log {
 		if i == 0 {
 			x.Damaged = d.Error()
 		}
-		x.Damages = append(x.Damages, view.Damage{From: d.From, Next: d.Next, Where: d.File, Removed: d.Removed})
-	}
-	r := l.Removed()
-	if x.PutBack, x.PutBackAt = r.PutBack, r.At; r.Unsaved != nil {
-		x.Unsaved = r.Unsaved.Error()
+		x.Damages = append(x.Damages, view.Damage{From: d.From, Next: d.Next, Where: d.File})
 	}
 	return x
 }

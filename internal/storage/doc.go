@@ -65,7 +65,6 @@
 //	names               the names of files and directories next to the partition directories
 //	replaced            a damaged log that is made again, and copied from its leader
 //	scrub               reads sealed segments to find damage
-//	presence            notices files that are removed or cut while the log uses them
 //	guard stats         free space, metrics
 //	errors              what callers match
 //	inspect             access for tools while no broker runs
@@ -81,7 +80,6 @@
 //	runRetention      deletes segments, and the files of deleted ones
 //	compactLogs       one compaction at a time
 //	scrub             reads sealed segments
-//	watchFiles        compares the files of the logs with what the logs believe
 //	guardSpace        measures the free space, if there is a limit
 //
 // They run from start to Close. The journal has its own (package journal).

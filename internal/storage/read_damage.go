@@ -19,15 +19,10 @@ type Damage struct {
 	// File and Position locate the damaged bytes.
 	File     string
 	Position int64
-	// Removed: the file is gone, and was not open.
-	Removed bool
 }
 
 // Error returns the offsets and the location. The error matches ErrCorrupt.
 func (d *Damage) Error() string {
-	if d.Removed {
-		return fmt.Sprintf("%v: offsets %d to %d are unreadable: %s was removed", ErrCorrupt, d.From, d.Next-1, d.File)
-	}
 	return fmt.Sprintf("%v: offsets %d to %d are unreadable, the next readable one is %d; position %d of %s", ErrCorrupt, d.From,
 		d.Next-1, d.Next, d.Position, d.File)
 }
@@ -56,7 +51,7 @@ func (l *Log) Damages() (all []Damage) {
 				all[n-1].Next = f.To
 				continue
 			}
-			all = append(all, Damage{From: from, Next: f.To, File: s.Path(), Position: f.Pos, Removed: s.Gone()})
+			all = append(all, Damage{From: from, Next: f.To, File: s.Path(), Position: f.Pos})
 		}
 	}
 	return all

@@ -43,19 +43,6 @@ func (f *osFile) Close() error {
 	return f.File.Close()
 }
 
-// InPlace implements placed.
-func (f *osFile) InPlace(name string) (bool, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	there, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(st, there), err
-}
-
 // control runs one system call on the descriptor and wraps its error.
 func (f *osFile) control(op string, call func(fd int) error) error {
 	var err error

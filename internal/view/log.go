@@ -74,20 +74,12 @@ type Log struct {
 
 	Copy   *Copy   `json:"-"`
 	Former *Former `json:"-"`
-
-	// PutBack is how many files were removed while the broker used them and put back, and PutBackAt
-	// when the last was. Unsaved is why others could not be, empty if there are none: they end with
-	// the process.
-	PutBack   int       `json:"-"`
-	PutBackAt time.Time `json:"-"`
-	Unsaved   string    `json:"unsaved"`
 }
 
 // Damage is a range of offsets that cannot be read.
 type Damage struct {
 	From, Next int64 // the first damaged offset, and the first readable offset after it
 	Where      string
-	Removed    bool // Where was removed while the broker used it
 }
 
 // Former is a damaged log that was replaced by a copy.
@@ -112,9 +104,8 @@ func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.Partition
 // Where returns the directory in which the log is or could not be created, empty if it is unknown.
 func (l *Log) Where() string { return cmp.Or(l.Dir, l.Planned) }
 
-// Problem returns why some records cannot be written or read here, or will be lost with the process;
-// empty if nothing is wrong.
-func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged, l.Unsaved) }
+// Problem returns why some records cannot be written or read here, empty if all can.
+func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged) }
 
 // Covered reports whether another replica serves what this one cannot, or leads while the broker
 // replaces this one by a copy.

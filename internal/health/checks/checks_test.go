@@ -470,22 +470,6 @@ func TestADamagedLogWaitsForAWholeLeader(t *testing.T) {
 	}
 }
 
-func TestFilesThatWereRemoved(t *testing.T) {
-	examine(t, "damage", []patient{
-		{"removed", Facts{Partitions: []view.Log{{Topic: "t",
-			Damages: []view.Damage{{From: 1, Next: 2, Where: "f", Removed: true}}}}},
-			[]string{"bad partition t-0: offset 1 cannot be read: f was removed while the broker used it"}},
-	})
-	examine(t, "missing_files", []patient{
-		{"put back", Facts{Now: time.Unix(50, 0), Partitions: []view.Log{{Topic: "t", PutBack: 2, PutBackAt: time.Unix(9, 0)}}},
-			[]string{"warn this broker: files of 1 partition were removed while the broker used them; it put them back, those of t-0 last"}},
-		{"not put back", Facts{Partitions: []view.Log{{Topic: "t", Unsaved: "ENOSPC"}}},
-			[]string{"bad partition t-0: its files were removed while the broker uses them, and cannot be put back: ENOSPC"}},
-		{"put back long ago", Facts{Now: time.Unix(1e6, 0),
-			Partitions: []view.Log{{Topic: "t", PutBack: 2, PutBackAt: time.Unix(9, 0)}}}, nil},
-	})
-}
-
 // Of a partition without a log nothing is left that a repair could put together.
 func TestRemedyOfAPartitionWithoutALog(t *testing.T) {
 	f := Facts{Settings: Settings{DataDir: "/var/lib/chronik"}}

@@ -32,8 +32,6 @@ func servingChecks() []Check {
 			Doc: "Partitions that cannot be written or read: their log is offline, takes no records, or could not be created."},
 		{Name: checkOfDamage, run: checkDamage,
 			Doc: "Partitions in which a read, or the reading of all segments, found damaged records: the offsets that cannot be read, and the next one that can."},
-		{Name: "missing_files", run: checkMissing,
-			Doc: "Partitions whose files were removed while the broker uses them: whether it could put them back."},
 		{Name: health.CheckRefused, run: checkRefused,
 			Doc: "Clients that the broker refuses or holds back, for long and in numbers, because of its configuration: limits of connections, failed logins, access rules and quotas."},
 		{Name: "metadata", run: checkMetadata,
@@ -501,9 +499,6 @@ func checkDamage(f *Facts, n *notes) {
 		}
 		first := p.Damages[0]
 		problem := fmt.Sprintf("%s cannot be read: %s holds no valid record batches there", offsets(first), first.Where)
-		if first.Removed {
-			problem = fmt.Sprintf("%s cannot be read: %s was removed while the broker used it", offsets(first), first.Where)
-		}
 		works := fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next)
 		read := []string{"--from", strconv.FormatInt(first.Next, 10)}
 		what := " reads the records after the damage"
@@ -531,53 +526,11 @@ func checkDamage(f *Facts, n *notes) {
 		x := health.OfLog(p.String())
 		x.Severity, x.Problem, x.Works = health.Bad, problem, works
 		x.Remedy, x.Stops = health.Command(read...)+what+"; to repair, "+f.repair(&p), true
-		if first.Removed {
-			x.Remedy = "if there is a copy of that file, put it back there: the broker notices it within minutes; " + x.Remedy
-		}
 		n.addFinding(x)
 	}
 	if more := count - mostPartitions; more > 0 {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
 			Remedy: "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors"})
-	}
-}
-
-// putBackFor is how long a finding reports files that were put back.
-const putBackFor = 24 * time.Hour
-
-func checkMissing(f *Facts, n *notes) {
-	count, back, last := 0, 0, (*view.Log)(nil)
-	for i := range f.Partitions {
-		p := &f.Partitions[i]
-		if p.PutBack > 0 && f.Now.Sub(p.PutBackAt) < putBackFor {
-			back++
-			if last == nil || p.PutBackAt.After(last.PutBackAt) {
-				last = p
-			}
-		}
-		if p.Unsaved == "" {
-			continue
-		}
-		if count++; count > mostPartitions {
-			continue
-		}
-		x := health.OfLog(p.String())
-		x.Severity, x.Follows = health.Bad, f.cause(p.Dir, false)
-		x.Problem = "its files were removed while the broker uses them, and cannot be put back: " + p.Unsaved
-		x.Works = "records can be written and read: the files exist until the broker stops"
-		x.Remedy = "do not stop the broker; remove the cause, such as a full disk: it tries again every minute"
-		n.addFinding(x)
-	}
-	if more := count - mostPartitions; more > 0 {
-		n.add(health.Bad, "partitions", fmt.Sprintf("%d more have files that were removed and cannot be put back", more),
-			"follow the findings above")
-	}
-	if last != nil {
-		n.addFinding(health.Finding{Severity: health.Warn, Subject: health.ThisBroker,
-			Problem: fmt.Sprintf("files of %s were removed while the broker used them; it put them back, those of %s last, at %s",
-				text.Plural(back, "partition", "partitions"), last, last.PutBackAt.UTC().Format(time.RFC3339)),
-			Works:  "the records of these files can be read",
-			Remedy: "find out who removes files of the broker (docs/operations.md, Files that are removed); the warning ends a day after the last"})
 	}
 }
 

@@ -41,10 +41,9 @@ func ParseSwap(name string) (int64, bool) {
 }
 
 // IsUnfinished reports whether name is that of a file that a compaction had not installed, or of a
-// producer snapshot or of a copy that was not complete.
+// producer snapshot that was not complete.
 func IsUnfinished(name string) bool {
-	return strings.HasSuffix(name, LogSuffix+restoredSuffix) ||
-		strings.HasSuffix(name, LogSuffix+CleanedSuffix) || strings.HasSuffix(name, LogSuffix+SwapSuffix) ||
+	return strings.HasSuffix(name, LogSuffix+CleanedSuffix) || strings.HasSuffix(name, LogSuffix+SwapSuffix) ||
 		strings.HasSuffix(name, ProducersSuffix+statefile.Temporary)
 }
 
@@ -106,7 +105,6 @@ func (s *Segment) Discard() error {
 // log must already list the segments that replace this one.
 func (s *Segment) Replace() {
 	s.replaced.Store(true)
-	s.unpin()
 	s.forgetIndex()
 }
 

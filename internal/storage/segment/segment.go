@@ -81,9 +81,6 @@ type Segment struct {
 	begun  time.Time // when this process created or opened the segment
 	jitter float64   // part of the jitter, 0 to 1, by which the segment rolls earlier
 
-	pinned atomic.Pointer[handle] // see Pin
-	gone   atomic.Bool            // see Lose
-
 	flaws     atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
 	facts     atomic.Pointer[Facts]  // changed by Establish, Inherit and Truncate
 	positions readPositions
@@ -434,14 +431,11 @@ func (s *Segment) Truncate(size, next int64) error {
 
 // Forget closes the segment's descriptor, if it is open: another component is about to rename or
 // remove the file.
-func (s *Segment) Forget() {
-	s.files.forget(s.Path())
-	s.unpin()
-}
+func (s *Segment) Forget() { s.files.forget(s.Path()) }
 
 // Remove deletes the segment's files. Missing files are not an error.
 func (s *Segment) Remove() error {
-	s.Forget()
+	s.files.forget(s.Path())
 	s.forgetIndex()
 	s.saving.Lock()
 	defer s.saving.Unlock()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/race"
 )
@@ -253,68 +252,6 @@ func TestABrokerThatCannotWriteLeadsNothing(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Someone removes the partitions' directories of a broker, and then of all three at once, while
-// clients write. The brokers put the files back and say so, within a minute. When all are killed
-// then, nothing is lost.
-func TestPartitionsThatAreRemoved(t *testing.T) {
-	history(t, 45, func(w *world, c *clients) {
-		c.inSync()
-		time.Sleep(10 * time.Second)
-		removed := w.removePartitions(2)
-		w.within(time.Minute, "broker 2 has put its files back", func() bool { return w.hasPartitions(2, removed) })
-		w.within(time.Minute, "broker 1 reports that files of broker 2 were removed", func() bool {
-			return w.reports(1, 2, "missing_files") != nil
-		})
-		c.progress(10 * time.Second)
-		all := map[int32][]string{}
-		for id := int32(1); id <= w.size(); id++ {
-			all[id] = w.removePartitions(id)
-		}
-		for id, names := range all {
-			w.within(time.Minute, fmt.Sprintf("broker %d has put its files back", id), func() bool { return w.hasPartitions(id, names) })
-		}
-		time.Sleep(time.Minute) // a look that the removals met may have been under way
-		for id := int32(1); id <= w.size(); id++ {
-			w.kill(id)
-		}
-		for id := int32(1); id <= w.size(); id++ {
-			w.start(id)
-		}
-		c.inSync()
-		c.progress(10 * time.Second)
-	})
-}
-
-// removePartitions removes the directories of all partitions of a broker. It returns those that
-// stay on the broker.
-func (w *world) removePartitions(id int32) (stay []string) {
-	disk := w.nodes[id].disk
-	infos, err := disk.List(logDir)
-	if err != nil {
-		w.problem("%v", err)
-	}
-	for _, in := range infos {
-		if _, err := disk.Stat(path.Join(logDir, in.Name, storage.PartitionFile)); err != nil {
-			continue
-		}
-		if err := disk.RemoveAll(path.Join(logDir, in.Name)); err != nil {
-			w.problem("%v", err)
-		}
-		if !strings.HasPrefix(in.Name, "extra-") && !strings.HasPrefix(in.Name, "moved-") {
-			stay = append(stay, in.Name)
-		}
-	}
-	return stay
-}
-
-// hasPartitions reports whether a broker has some partition directories.
-func (w *world) hasPartitions(id int32, names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool {
-		_, err := w.nodes[id].disk.Stat(path.Join(logDir, name, storage.PartitionFile))
-		return err != nil
-	})
 }
 
 // A start cannot read the logs of a broker, or of all brokers, for some seconds. Meanwhile brokers

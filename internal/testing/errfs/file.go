@@ -16,9 +16,6 @@ type dropper interface{ DropDirty(keepCached bool) }
 // Name implements vfs.File.
 func (h *file) Name() string { return h.under.Name() }
 
-// InPlace passes the question on, see vfs.InPlace.
-func (h *file) InPlace(name string) (bool, error) { return vfs.InPlace(h.under, name) }
-
 // ReadAt implements vfs.File.
 func (h *file) ReadAt(p []byte, off int64) (int, error) {
 	c := Call{Op: Read, Path: h.Name(), Off: off, Len: int64(len(p))}
