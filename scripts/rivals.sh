@@ -38,6 +38,7 @@ finish() {
   end "$pid"
   end "$own"
   end "$power"
+  umount -l "$work/disk" 2>/dev/null
   rm -rf "$work"
 }
 trap finish EXIT
@@ -198,6 +199,7 @@ PY
   done
   end "$pid"
   end "$power"
+  umount -l "$disk" 2>/dev/null # if powerfs was killed, because the broker did not end
   pid='' power=''
 }
 
