@@ -119,8 +119,9 @@ func (g *Groups) checkStreams() error {
 // offsetDefs are the broker configs of committed offsets and of their topic.
 func offsetDefs() []*Def {
 	return []*Def{
-		brokerDef("offset.metadata.max.bytes", Int, "4096", "The maximum number of bytes of metadata that may be committed with an offset. "+
-			"All committed offsets are in memory, with their metadata.",
+		brokerDef("offset.metadata.max.bytes", Int, "4096",
+			"The maximum number of bytes of metadata that may be committed with an offset. "+
+				"All committed offsets are in memory, with their metadata.",
 			importance(High), atLeast(0)),
 		brokerDef("offsets.retention.minutes", Int, "10080",
 			"The number of minutes for which committed offsets are kept: after the commit or, for an empty classic group, after its last member left. Offsets of subscribed topics do not expire.",

@@ -86,7 +86,8 @@ func run(o options) (result, error) {
 		return result{}, err
 	}
 	defer nc.Close()
-	if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{subject}, Storage: jetstream.FileStorage}); err != nil {
+	config := jetstream.StreamConfig{Name: stream, Subjects: []string{subject}, Storage: jetstream.FileStorage}
+	if _, err := js.CreateOrUpdateStream(ctx, config); err != nil {
 		return result{}, fmt.Errorf("create stream: %w", err)
 	}
 	begin := time.Now().Add(o.warmup)

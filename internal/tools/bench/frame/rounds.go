@@ -88,10 +88,10 @@ func BindSides(f *pflag.FlagSet, a, b *Side, each, optional string) {
 }
 
 // Alternate makes rounds of type R. In each it calls run for the side i of names, side after side,
-// to fill in its part of the round, after a sync if s says so. each, which may be nil,
-// gets run's text as a line that begins with the round and the side. Alternate returns the counted rounds. If ctx ends, they are those
-// completed before; without one it is an error. An error of run ends the rounds, and is returned
-// with those before it.
+// to fill in its part of the round, after a sync if s says so. each, which may be nil, gets run's
+// text as a line that begins with the round and the side. Alternate returns the counted rounds. If
+// ctx ends, they are those completed before; without one it is an error. An error of run ends the
+// rounds, and is returned with those before it.
 func Alternate[R any](ctx context.Context, s Schedule, names []string, run func(i int, round *R) (string, error),
 	each func(line string)) (rounds []R, err error) {
 	for n := range s.Discard + s.Rounds {
