@@ -322,7 +322,7 @@ func TestALogIsShown(t *testing.T) {
 	l := v["logs"].([]any)[0].(map[string]any)
 	for name, want := range map[string]any{
 		"dir": "/data/logs", "leader": 1.0, "logStart": 0.0, "highWatermark": 5.0, "durableEnd": 5.0, "logEnd": 5.0, "profile": "sync",
-		"cleanupPolicy": "compact,delete", "retentionMs": 3600000.0, "retentionBytes": -1.0, "error": "", "damaged": "",
+		"cleanupPolicy": "compact,delete", "retentionMs": 3600000.0, "retentionBytes": -1.0, "error": "", "damaged": "", "missing": "",
 	} {
 		if l[name] != want {
 			t.Errorf("%s is %v, want %v", name, l[name], want)

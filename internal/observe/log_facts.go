@@ -55,7 +55,7 @@ func (s *Logs) Facts(f *checks.Facts) {
 				x.Refuses = since
 			}
 		}
-		if x.Refuses > 0 || x.Offline || len(x.Damages) > 0 || x.Copy != nil || x.Former != nil {
+		if x.Refuses > 0 || x.Offline || len(x.Damages) > 0 || x.Copy != nil || x.Former != nil || x.Missing != "" {
 			f.Partitions = append(f.Partitions, *x)
 		}
 	})

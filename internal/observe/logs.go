@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -236,6 +237,12 @@ func stored(l *storage.Log) view.Log {
 			x.Damaged = d.Error()
 		}
 		x.Damages = append(x.Damages, view.Damage{From: d.From, Next: d.Next, Where: d.File})
+	}
+	if a := l.Absent(); a != nil {
+		x.Missing = "removed or cut while the broker uses it: " + a.First
+		if more := a.Files - 1; more > 0 {
+			x.Missing += ", and " + text.Plural(more, "other file", "other files")
+		}
 	}
 	return x
 }

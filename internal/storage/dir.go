@@ -292,6 +292,7 @@ func (d *Dir) start() {
 	d.done.Go(d.runRetention)
 	d.done.Go(d.compactLogs)
 	d.done.Go(d.scrub)
+	d.done.Go(d.lookForFiles)
 	if d.opt.MinFree != nil {
 		d.measureSpace() // before the first record
 		d.done.Go(d.guardSpace)

@@ -65,6 +65,7 @@
 //	names               the names of files and directories next to the partition directories
 //	replaced            a damaged log that is made again, and copied from its leader
 //	scrub               reads sealed segments to find damage
+//	absent              files that were removed or cut while they are in use
 //	guard stats         free space, metrics
 //	errors              what callers match
 //	inspect             access for tools while no broker runs
@@ -80,6 +81,7 @@
 //	runRetention      deletes segments, and the files of deleted ones
 //	compactLogs       one compaction at a time
 //	scrub             reads sealed segments
+//	lookForFiles      files of segments that others have removed or cut
 //	guardSpace        measures the free space, if there is a limit
 //
 // They run from start to Close. The journal has its own (package journal).

@@ -154,9 +154,10 @@ type Log struct {
 	debt     debt
 	attempts attempts // of compaction
 
-	flawed          atomic.Bool  // a segment has or had flaws; see Damages
-	storing         atomic.Bool  // the flaws are about to be committed
-	partial         atomic.Bool  // a repair left records out; see Whole
+	flawed          atomic.Bool // a segment has or had flaws; see Damages
+	storing         atomic.Bool // the flaws are about to be committed
+	partial         atomic.Bool // a repair left records out; see Whole
+	absent          atomic.Pointer[Absent]
 	lastSegmentRead atomic.Int64 // time of the last read from a segment, in Unix ns; 0: never
 	wait            atomic.Pointer[waitSeries]
 	scheduled       atomic.Bool // the log is in the directory's flush queue

@@ -74,6 +74,10 @@ type Log struct {
 
 	Copy   *Copy   `json:"-"`
 	Former *Former `json:"-"`
+
+	// Missing names files of the log that were removed or cut while the broker uses them, empty if
+	// there are none: they end with the process.
+	Missing string `json:"missing"`
 }
 
 // Damage is a range of offsets that cannot be read.
@@ -104,8 +108,9 @@ func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.Partition
 // Where returns the directory in which the log is or could not be created, empty if it is unknown.
 func (l *Log) Where() string { return cmp.Or(l.Dir, l.Planned) }
 
-// Problem returns why some records cannot be written or read here, empty if all can.
-func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged) }
+// Problem returns why some records cannot be written or read here, or end with the process; empty
+// if nothing is wrong.
+func (l *Log) Problem() string { return cmp.Or(l.Error, l.Damaged, l.Missing) }
 
 // Covered reports whether another replica serves what this one cannot, or leads while the broker
 // replaces this one by a copy.

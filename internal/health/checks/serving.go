@@ -32,6 +32,8 @@ func servingChecks() []Check {
 			Doc: "Partitions that cannot be written or read: their log is offline, takes no records, or could not be created."},
 		{Name: checkOfDamage, run: checkDamage,
 			Doc: "Partitions in which a read, or the reading of all segments, found damaged records: the offsets that cannot be read, and the next one that can."},
+		{Name: "missing_files", run: checkMissing,
+			Doc: "Partitions whose files were removed or cut while the broker uses them: they end when it stops."},
 		{Name: health.CheckRefused, run: checkRefused,
 			Doc: "Clients that the broker refuses or holds back, for long and in numbers, because of its configuration: limits of connections, failed logins, access rules and quotas."},
 		{Name: "metadata", run: checkMetadata,
@@ -532,6 +534,42 @@ func checkDamage(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
 			Remedy: "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors"})
 	}
+}
+
+func checkMissing(f *Facts, n *notes) {
+	count := 0
+	for i := range f.Partitions {
+		p := &f.Partitions[i]
+		if p.Missing == "" {
+			continue
+		}
+		if count++; count > mostPartitions {
+			continue
+		}
+		x := health.OfLog(p.String())
+		x.Severity, x.Problem, x.Follows = health.Bad, p.Missing, f.cause(p.Dir, false)
+		x.Works = "what is open or in memory is written and read until the broker stops"
+		x.Remedy = "let the broker run until its records are elsewhere: " + f.elsewhere(p) + " (docs/operations.md, Files that are removed)"
+		if p.Elsewhere {
+			x.Severity, x.Stops = health.Warn, true
+			x.Works = servedElsewhere
+			x.Remedy = "find out who removes files of the broker; then restart it: it copies the partition from another replica"
+		}
+		n.addFinding(x)
+	}
+	if more := count - mostPartitions; more > 0 {
+		n.add(health.Bad, "partitions", fmt.Sprintf("%d more have files that were removed or cut", more), "follow the findings above")
+	}
+}
+
+// elsewhere is how the records of a partition get to where they outlive this process.
+func (f *Facts) elsewhere(p *view.Log) string {
+	if f.several() {
+		return health.Command("chronikctl", "topic", "move", p.Topic+":"+strconv.Itoa(int(p.Partition)), "BROKER") +
+			" copies them to another broker"
+	}
+	return health.Command("chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Partition)), "-o", "json") +
+		" prints them, and what it prints can be produced again"
 }
 
 // offsets formats a range for people, with both ends included.

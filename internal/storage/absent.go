@@ -1,0 +1,127 @@
+package storage
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/label"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// A removed file stays readable and writable as long as it is open, so no read or write notices
+// that it ends with the process. A goroutine of each directory therefore compares the segments with
+// the listings. It only says what it finds, and changes nothing. A copy of an open file may have
+// bytes whose write-back has failed, and a log that other replicas have is copied at the next start
+// anyway.
+//
+// Indexes and producer snapshots follow from the batches. They are not looked for.
+
+// A look at all logs begins lookEvery after the end of the last one. It pauses after lookAtOnce
+// logs, so that 10,000 of them, which take about a minute, do not hold up others.
+const (
+	lookEvery  = 30 * time.Second
+	lookAtOnce = 100
+	lookPause  = 500 * time.Millisecond
+)
+
+// Absent are the segments of a log whose files were removed or cut while it uses them.
+type Absent struct {
+	Files int
+	First string // the path of one of them
+}
+
+// sighting is what a look has found: segments whose files are not at their names, or too short.
+type sighting map[*segment.Segment]bool
+
+// Absent returns which files were removed or cut, nil if none was found.
+func (l *Log) Absent() *Absent { return l.absent.Load() }
+
+// lookForFiles is the goroutine.
+func (d *Dir) lookForFiles() {
+	label.Goroutine("storage files", d.path)
+	last := sighting{}
+	for d.sleep(lookEvery) {
+		if now, ended := d.look(last, func() bool { return d.sleep(lookPause) }); ended {
+			last = now
+		}
+	}
+}
+
+// look looks for the files of all logs. It reports only what the last look has found, too: a
+// segment may be on its way out. pause is called between parts of the look, and ends it with false.
+func (d *Dir) look(last sighting, pause func() bool) (now sighting, ended bool) {
+	now = sighting{}
+	for i, l := range d.Logs() {
+		if i%lookAtOnce == 0 && (!pause() || !d.there()) {
+			return nil, false
+		}
+		found, err := l.lacking()
+		if err != nil {
+			continue // it proves nothing
+		}
+		var absent *Absent
+		for _, s := range found {
+			if now[s] = true; !last[s] {
+				continue
+			}
+			if absent == nil {
+				absent = &Absent{First: s.Path()}
+			}
+			absent.Files++
+		}
+		l.absent.Store(absent)
+	}
+	return now, true
+}
+
+// there reports whether the directory is the one that was opened. Another one may be mounted in its
+// place, or none, which is another fault.
+func (d *Dir) there() bool {
+	_, err := d.opt.FS.Stat(path.Join(d.path, IdentityFile))
+	return err == nil
+}
+
+// lacking returns the segments whose files are not at their names, or too short. A log that is not
+// online has none: its segments are being exchanged or repaired.
+func (l *Log) lacking() (found []*segment.Segment, err error) {
+	l.mu.RLock()
+	online, segments := l.life.state.Allows(loglife.Change), l.segments
+	l.mu.RUnlock()
+	if !online {
+		return nil, nil
+	}
+	sizes := make([]int64, len(segments)) // before the files are listed, which may grow
+	for i, s := range segments {
+		sizes[i] = s.Size()
+	}
+	infos, err := l.dir.opt.FS.List(l.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for i, s := range segments {
+		if sizes[i] == 0 || listed(infos, path.Base(s.Path())) >= sizes[i] {
+			continue
+		}
+		// A listing may miss a file that is there.
+		if in, err := l.dir.opt.FS.Stat(s.Path()); err == nil && in.Size >= sizes[i] {
+			continue
+		}
+		found = append(found, s)
+	}
+	return found, nil
+}
+
+// listed returns the size of a listed file, -1 if it is not listed.
+func listed(infos []vfs.Info, name string) int64 {
+	i, ok := slices.BinarySearchFunc(infos, name, func(in vfs.Info, name string) int { return cmp.Compare(in.Name, name) })
+	if !ok {
+		return -1
+	}
+	return infos[i].Size
+}
