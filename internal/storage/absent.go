@@ -22,12 +22,12 @@ import (
 //
 // Indexes and producer snapshots follow from the batches. They are not looked for.
 
-// A look at all logs begins lookEvery after the end of the last one. It pauses after lookAtOnce
+// A check of all logs begins checkEvery after the end of the last one. It pauses after checkAtOnce
 // logs, so that 10,000 of them, which take about a minute, do not hold up others.
 const (
-	lookEvery  = 30 * time.Second
-	lookAtOnce = 100
-	lookPause  = 500 * time.Millisecond
+	checkEvery  = 30 * time.Second
+	checkAtOnce = 100
+	checkPause  = 500 * time.Millisecond
 )
 
 // Absent are the segments of a log whose files were removed or cut while it uses them.
@@ -36,29 +36,30 @@ type Absent struct {
 	First string // the path of one of them
 }
 
-// sighting is what a look has found: segments whose files are not at their names, or too short.
+// sighting is what a check has found: segments whose files are not at their names, or too short.
 type sighting map[*segment.Segment]bool
 
 // Absent returns which files were removed or cut, nil if none was found.
 func (l *Log) Absent() *Absent { return l.absent.Load() }
 
-// lookForFiles is the goroutine.
-func (d *Dir) lookForFiles() {
+// checkFiles is the goroutine.
+func (d *Dir) checkFiles() {
 	label.Goroutine("storage files", d.path)
 	last := sighting{}
-	for d.sleep(lookEvery) {
-		if now, ended := d.look(last, func() bool { return d.sleep(lookPause) }); ended {
+	for d.sleep(checkEvery) {
+		if now, ended := d.checkOnce(last, func() bool { return d.sleep(checkPause) }); ended {
 			last = now
 		}
 	}
 }
 
-// look looks for the files of all logs. It reports only what the last look has found, too: a
-// segment may be on its way out. pause is called between parts of the look, and ends it with false.
-func (d *Dir) look(last sighting, pause func() bool) (now sighting, ended bool) {
+// checkOnce checks the files of all logs. It reports only what the last check has found, too: a
+// segment may be on its way out. pause is called between parts of the check, and ends it with
+// false.
+func (d *Dir) checkOnce(last sighting, pause func() bool) (now sighting, ended bool) {
 	now = sighting{}
 	for i, l := range d.Logs() {
-		if i%lookAtOnce == 0 && (!pause() || !d.there()) {
+		if i%checkAtOnce == 0 && (!pause() || !d.there()) {
 			return nil, false
 		}
 		found, err := l.lacking()

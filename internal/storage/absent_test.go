@@ -23,10 +23,10 @@ func someSealed(t *testing.T, d *Dir, n int) *Log {
 	return l
 }
 
-// looks makes n looks after each other, and returns what the last one has found.
-func looks(d *Dir, n int) (found sighting) {
+// checked makes n checks, one after the other, and returns what the last one has found.
+func checked(d *Dir, n int) (found sighting) {
 	for range n {
-		found, _ = d.look(found, func() bool { return true })
+		found, _ = d.checkOnce(found, func() bool { return true })
 	}
 	return found
 }
@@ -43,18 +43,18 @@ func absentFiles(t *testing.T, when string, l *Log, want int) {
 	}
 }
 
-func TestRemovedFilesAreReportedAfterTwoLooks(t *testing.T) {
+func TestRemovedFilesAreReportedByTheSecondCheck(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	l := someSealed(t, d, 2)
-	looks(d, 2)
+	checked(d, 2)
 	absentFiles(t, "nothing was removed", l, 0)
 
 	must(t, disk.RemoveAll(l.path))
-	looks(d, 1)
-	absentFiles(t, "one look", l, 0)
-	looks(d, 2)
-	absentFiles(t, "two looks", l, 3)
+	checked(d, 1)
+	absentFiles(t, "one check", l, 0)
+	checked(d, 2)
+	absentFiles(t, "two checks", l, 3)
 	holds(t, l, 15) // what is open is read
 }
 
@@ -69,13 +69,13 @@ func TestACutFileIsReportedUntilItIsBack(t *testing.T) {
 	_, err = f.WriteAt([]byte("short"), 0)
 	must(t, err)
 	must(t, f.Close())
-	looks(d, 2)
+	checked(d, 2)
 	absentFiles(t, "another, shorter file", l, 1)
 	if a := l.Absent(); a != nil && a.First != name {
 		t.Errorf("the file is %s, want %s", a.First, name)
 	}
 	must(t, disk.Rename(away, name))
-	looks(d, 1)
+	checked(d, 1)
 	absentFiles(t, "the file is back", l, 0)
 }
 
@@ -86,7 +86,7 @@ func TestNothingIsReportedOfAnotherDirectory(t *testing.T) {
 	l := someSealed(t, d, 1)
 	must(t, disk.Remove(path.Join(d.path, IdentityFile)))
 	must(t, disk.RemoveAll(l.path))
-	looks(d, 3)
+	checked(d, 3)
 	absentFiles(t, "without the identity", l, 0)
 }
 
@@ -97,19 +97,19 @@ func TestALogThatIsRepairedIsNotReported(t *testing.T) {
 	l := someSealed(t, d, 1)
 	l.applyEvent(loglife.SegmentFailed, ErrFailed)
 	must(t, disk.RemoveAll(l.path))
-	looks(d, 3)
+	checked(d, 3)
 	absentFiles(t, "a log with a failed segment", l, 0)
 }
 
-// unseen looks again and again while change runs, at least a thousand times, and fails the test if
-// a look reports anything.
+// unseen checks again and again while change runs, at least a thousand times, and fails the test if
+// a check reports anything.
 func unseen(t *testing.T, d *Dir, change func(i int)) {
 	t.Helper()
 	var mu sync.Mutex
 	seen, made := "", 0
 	ended := make(chan struct{})
-	var looking sync.WaitGroup
-	looking.Go(func() {
+	var checking sync.WaitGroup
+	checking.Go(func() {
 		var last sighting
 		for {
 			select {
@@ -117,12 +117,12 @@ func unseen(t *testing.T, d *Dir, change func(i int)) {
 				return
 			default:
 			}
-			last, _ = d.look(last, func() bool { return true })
+			last, _ = d.checkOnce(last, func() bool { return true })
 			mu.Lock()
 			made++
 			for _, l := range d.Logs() {
 				if x := l.Absent(); x != nil && seen == "" {
-					seen = fmt.Sprintf("look %d: %s: %+v", made, l, x)
+					seen = fmt.Sprintf("check %d: %s: %+v", made, l, x)
 				}
 			}
 			mu.Unlock()
@@ -135,13 +135,13 @@ func unseen(t *testing.T, d *Dir, change func(i int)) {
 		mu.Unlock()
 	}
 	close(ended)
-	looking.Wait()
+	checking.Wait()
 	if seen != "" {
 		t.Error(seen)
 	}
 }
 
-// What the log itself removes or cuts was not removed by others, however often one looks.
+// What the log itself removes or cuts was not removed by others, however often one checks.
 func TestOwnChangesAreNotReported(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]

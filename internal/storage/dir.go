@@ -292,7 +292,7 @@ func (d *Dir) start() {
 	d.done.Go(d.runRetention)
 	d.done.Go(d.compactLogs)
 	d.done.Go(d.scrub)
-	d.done.Go(d.lookForFiles)
+	d.done.Go(d.checkFiles)
 	if d.opt.MinFree != nil {
 		d.measureSpace() // before the first record
 		d.done.Go(d.guardSpace)

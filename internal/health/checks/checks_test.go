@@ -782,31 +782,3 @@ func builtin(name string) view.Profile {
 	}
 	panic("no profile " + name)
 }
-
-func TestFilesThatWereRemoved(t *testing.T) {
-	gone := "removed or cut while the broker uses it: /f"
-	examine(t, "missing_files", []patient{
-		{"nothing is missing", Facts{Partitions: []view.Log{{Topic: "t"}}}, nil},
-		{"the only copy, alone", Facts{Partitions: []view.Log{{Topic: "t", Missing: gone}}},
-			[]string{"bad partition t-0: " + gone}},
-		{"another replica has all", Facts{Partitions: []view.Log{{Topic: "t", Missing: gone, Replicated: true, Elsewhere: true}}},
-			[]string{"warn partition t-0: " + gone}},
-	})
-	alone := Facts{Partitions: []view.Log{{Topic: "t", Missing: gone}}}
-	several := Facts{Cluster: &view.Cluster{Brokers: make([]view.Broker, 2)}, Partitions: alone.Partitions}
-	for what, c := range map[string]struct {
-		facts Facts
-		want  string
-		stops bool
-	}{
-		"alone":                {alone, "let the broker run until its records are elsewhere: `chronikctl consume t -p 0 -o json`", false},
-		"with others":          {several, "let the broker run until its records are elsewhere: `chronikctl topic move t:0 BROKER`", false},
-		"whole somewhere else": {Facts{Partitions: []view.Log{{Topic: "t", Missing: gone, Elsewhere: true}}}, "find out who removes files", true},
-	} {
-		n := &notes{}
-		checkMissing(&c.facts, n)
-		if len(n.findings) != 1 || !strings.HasPrefix(n.findings[0].Remedy, c.want) || n.findings[0].Stops != c.stops {
-			t.Errorf("%s: %+v", what, n.findings)
-		}
-	}
-}
