@@ -239,10 +239,7 @@ func stored(l *storage.Log) view.Log {
 		x.Damages = append(x.Damages, view.Damage{From: d.From, Next: d.Next, Where: d.File})
 	}
 	if a := l.Absent(); a != nil {
-		x.Missing = "removed or cut while the broker uses it: " + a.First
-		if more := a.Files - 1; more > 0 {
-			x.Missing += ", and " + text.Plural(more, "other file", "other files")
-		}
+		x.Missing = fmt.Sprintf("%s removed or cut while the broker uses it: %s", text.Plural(a.Files, "file was", "files were"), a.First)
 	}
 	return x
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestFilesThatWereRemoved(t *testing.T) {
-	gone := "removed or cut while the broker uses it: /f"
+	gone := "1 file was removed or cut while the broker uses it: /f"
 	examine(t, "missing_files", []patient{
 		{"nothing is missing", Facts{Partitions: []view.Log{{Topic: "t"}}}, nil},
 		{"the only copy, alone", Facts{Partitions: []view.Log{{Topic: "t", Missing: gone}}},
@@ -28,10 +28,14 @@ func TestFilesThatWereRemoved(t *testing.T) {
 		"whole somewhere else": {
 			Facts{Partitions: []view.Log{{Topic: "t", Missing: gone, Elsewhere: true}}}, "find out who removes files", true,
 		},
+		"next to an only copy": {
+			Facts{Partitions: []view.Log{{Topic: "t", Missing: gone, Elsewhere: true}, {Topic: "u", Missing: gone}}},
+			"first bring the records of partition u-0 elsewhere", true,
+		},
 	} {
 		n := &notes{}
 		checkMissing(&c.facts, n)
-		if len(n.findings) != 1 || !strings.HasPrefix(n.findings[0].Remedy, c.want) || n.findings[0].Stops != c.stops {
+		if len(n.findings) != len(c.facts.Partitions) || !strings.HasPrefix(n.findings[0].Remedy, c.want) || n.findings[0].Stops != c.stops {
 			t.Errorf("%s: %+v", what, n.findings)
 		}
 	}

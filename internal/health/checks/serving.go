@@ -537,7 +537,12 @@ func checkDamage(f *Facts, n *notes) {
 }
 
 func checkMissing(f *Facts, n *notes) {
-	count := 0
+	count, only := 0, ""
+	for i := range f.Partitions {
+		if p := &f.Partitions[i]; p.Missing != "" && !p.Elsewhere {
+			only = p.String()
+		}
+	}
 	for i := range f.Partitions {
 		p := &f.Partitions[i]
 		if p.Missing == "" {
@@ -554,6 +559,10 @@ func checkMissing(f *Facts, n *notes) {
 			x.Severity, x.Stops = health.Warn, true
 			x.Works = servedElsewhere
 			x.Remedy = "find out who removes files of the broker; then restart it: it copies the partition from another replica"
+			if only != "" {
+				x.Remedy = "first bring the records of partition " + only + " elsewhere, see its finding; then restart the broker: it copies this " +
+					"partition from another replica"
+			}
 		}
 		n.addFinding(x)
 	}
