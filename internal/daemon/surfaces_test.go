@@ -421,7 +421,8 @@ func plantMany(_ *testing.T, s *sick) {
 		f.Settings.RetentionBytes, f.Settings.SegmentBytes = 1, 2
 		f.Refused = []view.Refused{{Kind: view.RefusedQuota, Cause: "producer_byte_rate", Rule: "user=<default>", Detail: "100",
 			Who: view.Client{User: "bob", ClientID: "app"}, Count: 3, Longest: 2 * time.Minute, Since: at}}
-		f.Partitions = append(f.Partitions, view.Log{Topic: "planted", Missing: "1 file was removed or cut while the broker uses it: /f.log"})
+		f.Partitions = append(f.Partitions, view.Log{Topic: "planted",
+			Missing: "1 file was removed or cut while the broker uses it: /f.log"})
 	})
 }
 

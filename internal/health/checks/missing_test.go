@@ -35,7 +35,10 @@ func TestFilesThatWereRemoved(t *testing.T) {
 	} {
 		n := &notes{}
 		checkMissing(&c.facts, n)
-		if len(n.findings) != len(c.facts.Partitions) || !strings.HasPrefix(n.findings[0].Remedy, c.want) || n.findings[0].Stops != c.stops {
+		if len(n.findings) != len(c.facts.Partitions) {
+			t.Fatalf("%s: %+v", what, n.findings)
+		}
+		if x := n.findings[0]; !strings.HasPrefix(x.Remedy, c.want) || x.Stops != c.stops {
 			t.Errorf("%s: %+v", what, n.findings)
 		}
 	}

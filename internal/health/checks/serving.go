@@ -554,7 +554,8 @@ func checkMissing(f *Facts, n *notes) {
 		x := health.OfLog(p.String())
 		x.Severity, x.Problem, x.Follows = health.Bad, p.Missing, f.cause(p.Dir, false)
 		x.Works = "what is open or in memory is written and read until the broker stops"
-		x.Remedy = "let the broker run until its records are elsewhere: " + f.elsewhere(p) + " (docs/operations.md, Files that are removed)"
+		x.Remedy = "let the broker run until its records are elsewhere: " + f.elsewhere(p) +
+			" (docs/operations.md, Files that are removed)"
 		if p.Elsewhere {
 			x.Severity, x.Stops = health.Warn, true
 			x.Works = servedElsewhere
