@@ -561,8 +561,8 @@ func checkMissing(f *Facts, n *notes) {
 			x.Works = servedElsewhere
 			x.Remedy = "find out who removes files of the broker; then restart it: it copies the partition from another replica"
 			if only != "" {
-				x.Remedy = "first bring the records of partition " + only + " elsewhere, see its finding; then restart the broker: it copies this " +
-					"partition from another replica"
+				x.Remedy = "first bring the records of partition " + only + " elsewhere, see its finding; then restart the broker: " +
+					"it copies this partition from another replica"
 			}
 		}
 		n.addFinding(x)
