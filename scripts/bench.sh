@@ -244,6 +244,7 @@ each_broker() { # MEASUREMENT FLAG...
   sync
   "$bench" groups "$@" --bootstrap-servers "$addr" --server-pid "$pid" --topic "$(topic)"
   [ -z "$kafka" ] || { echo "kafka:"
+    sync
     "$bench" groups "$@" --bootstrap-servers "$kafka" ${kafka_pid:+--server-pid "$kafka_pid"} --topic "$(topic)"; }
 }
 row_sweeps() {

@@ -81,7 +81,7 @@
 //	runRetention      deletes segments, and the files of deleted ones
 //	compactLogs       one compaction at a time
 //	scrub             reads sealed segments
-//	checkFiles      files of segments that others have removed or cut
+//	checkFiles        files of segments that others have removed or cut
 //	guardSpace        measures the free space, if there is a limit
 //
 // They run from start to Close. The journal has its own (package journal).
