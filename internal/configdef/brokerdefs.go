@@ -55,7 +55,8 @@ func identityDefs() []*Def {
 		brokerDef("broker.id", Int, "", "The old name of node.id.",
 			importance(High), nonNegative, from("node.id"), noDefault),
 		brokerDef("broker.rack", String, "", "The rack, zone or host of this broker, as reported to clients. "+
-			"New topics get their replicas on different racks, and a client with the same client.rack may read from a replica in its rack (KIP-392).", noDefault),
+			"New topics get their replicas on different racks, and a client with the same client.rack may read "+
+			"from a replica in its rack (KIP-392).", noDefault),
 		brokerDef("log.dirs", List, "", "The directories that hold the logs; by default one below the data directory. "+
 			NoLogs+" makes this broker only vote: it holds no partitions.",
 			importance(High), noDefault),

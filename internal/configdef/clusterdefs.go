@@ -72,11 +72,13 @@ func clusterDefs() []*Def {
 				"It is one of the cluster's metadata, and ends when the broker is unregistered; a configuration file cannot set it.",
 			func(d *Def) { d.Update = PerBroker }),
 		brokerDef(LeaderRate, Long, unlimited,
-			"The number of bytes per second that this broker, as a leader, sends to the replicas in leader.replication.throttled.replicas that are not in sync. "+
+			"The number of bytes per second that this broker, as a leader, sends to the replicas in "+
+				"leader.replication.throttled.replicas that are not in sync. "+
 				"The default means no limit; set one while partitions move and clients must not notice it.",
 			dynamic(), atLeast(0)),
 		brokerDef(FollowerRate, Long, unlimited,
-			"The number of bytes per second that this broker copies into the replicas in follower.replication.throttled.replicas that are not in sync. "+
+			"The number of bytes per second that this broker copies into the replicas in "+
+				"follower.replication.throttled.replicas that are not in sync. "+
 				"The default means no limit; set one while partitions move and clients must not notice it.",
 			dynamic(), atLeast(0)),
 		brokerDef(MoveRate, Long, unlimited,
