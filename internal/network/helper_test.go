@@ -117,12 +117,12 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// dial connects a client whose reads and writes fail after a day. A test within synctest would
+// dial connects a client whose reads and writes fail after a year. A test within synctest would
 // otherwise run for ever: each wait for an answer that never comes lets time pass at once, and a
 // reader whose request is unanswered checks its deadline again and again.
 func (l *pipeListener) dial() *client {
 	here, there := net.Pipe()
-	_ = here.SetDeadline(time.Now().Add(24 * time.Hour)) // fails on a closed pipe only
+	_ = here.SetDeadline(time.Now().AddDate(1, 0, 0)) // fails on a closed pipe only
 	l.conns <- there
 	return &client{Conn: here}
 }
