@@ -89,7 +89,9 @@ type Cluster struct {
 	subjects  [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
 	snapshots atomic.Pointer[SnapshotService]                     // since ServeSnapshots
 	watched   atomic.Pointer[Watched]
-	others    others
+	// votersWait is nil if the voters are those of cluster.seeds, or another node leads.
+	votersWait atomic.Pointer[votersWait]
+	others     others
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,7 +21,6 @@ const (
 // leads it, until Close.
 func (c *Cluster) keepVoters(image func() *metadata.Image) {
 	term := uint64(0)
-	waits := "" // why the voters do not change, as logged last
 	tick := time.NewTicker(votersEvery)
 	defer tick.Stop()
 	for {
@@ -31,6 +31,7 @@ func (c *Cluster) keepVoters(image func() *metadata.Image) {
 		}
 		role, _ := c.store.Leadership()
 		if role.Leader != c.self.ID || !role.Ready {
+			c.votersWait.Store(nil)
 			continue
 		}
 		if role.Term != term {
@@ -38,15 +39,42 @@ func (c *Cluster) keepVoters(image func() *metadata.Image) {
 			c.serve.ForgetWishes()
 			continue
 		}
-		next := membership.NextChange(c.members(image()), len(c.o.Conf.Seeds))
-		if next.Waits != waits && next.Waits != "" {
-			c.o.Log.Named("membership").Warn("the voters of the metadata differ from cluster.seeds", zap.String("waits", next.Waits))
-		}
-		waits = next.Waits
+		img := image()
+		next := membership.NextChange(c.members(img), len(c.o.Conf.Seeds))
+		c.setVotersWait(img, next)
 		if err := c.change(next); err != nil {
 			c.o.Log.Debug("members of the metadata group not changed", zap.Error(err))
 		}
 	}
+}
+
+// votersWait is why the voters do not become those of cluster.seeds.
+type votersWait struct {
+	why    string
+	differ []int32 // brokers with other cluster.seeds than this one, by id
+	since  time.Time
+}
+
+// setVotersWait notes why the voters do not change, for Describe, and logs it once.
+func (c *Cluster) setVotersWait(img *metadata.Image, next membership.Change) {
+	if next.Waits == "" {
+		c.votersWait.Store(nil)
+		return
+	}
+	w := &votersWait{why: next.Waits, since: time.Now()}
+	for _, b := range img.Brokers() {
+		if slices.Contains(next.Differ, b.Member) {
+			w.differ = append(w.differ, b.ID)
+		}
+	}
+	slices.Sort(w.differ)
+	if last := c.votersWait.Load(); last != nil && last.why == w.why {
+		w.since = last.since
+	} else {
+		c.o.Log.Named("membership").Warn("the voters of the metadata differ from cluster.seeds", zap.String("waits", w.why),
+			zap.Int32s("differ", w.differ))
+	}
+	c.votersWait.Store(w)
 }
 
 // members returns the members of the group, as this node knows them as the leader.

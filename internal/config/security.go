@@ -178,6 +178,10 @@ func (l *loader) security() {
 		l.listenerSecurity(i)
 	}
 	l.adminSecurity()
+	if l.source(KeyTLSCertificate) != SourceDefault && !l.cfg.HasTLS() {
+		l.cfg.Warnings = append(l.cfg.Warnings, fmt.Sprintf("%s is not used: no listener and not the admin port has %s: %s",
+			KeyTLSCertificate, KeySecurity, WithTLS))
+	}
 	if s := &l.cfg.Security; s.ACL && len(s.SuperUsers) == 0 {
 		l.add(l.source(KeyAuthorization), KeyAuthorization,
 			"acl without a super user locks everybody out; write super-users: [\"User:admin\"], "+

@@ -163,3 +163,25 @@ func TestUsersThatAreNotStored(t *testing.T) {
 		}
 	}
 }
+
+// A certificate that nothing uses is a warning: the operator who wrote it expects TLS.
+func TestACertificateThatIsNotUsed(t *testing.T) {
+	for _, x := range []struct {
+		name, file string
+		warned     bool
+	}{
+		{"plaintext", "tls: {certificate: c.pem, key: k.pem}\n", true},
+		{"tls", "tls: {certificate: c.pem, key: k.pem}\nlisteners: [{name: a, security: tls}]\n", false},
+		{"admin port", "tls: {certificate: c.pem, key: k.pem}\nadmin.security: tls\n", false},
+		{"none", "", false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c, err := load(x.file)
+			loaded(t, c, err)
+			warned := slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "tls.certificate is not used") })
+			if warned != x.warned {
+				t.Errorf("warnings %q", c.Warnings)
+			}
+		})
+	}
+}

@@ -37,7 +37,7 @@ type GroupMember struct {
 }
 
 // Change is a change of the members of the Raft group; the zero value is none. At most one field is
-// set, apart from Waits.
+// set, apart from Waits and Differ.
 type Change struct {
 	// Voters are all voters after the change, sorted by id. A member that loses its vote becomes a
 	// learner.
@@ -48,8 +48,10 @@ type Change struct {
 	// Replace moves the vote of a member whose directory is lost to a learner.
 	Replace struct{ Former, Learner uint64 }
 	Remove  uint64 // a learner that will not come back
-	// Waits is why the voters differ from cluster.seeds and do not change yet, "" if they agree.
-	Waits string
+	// Waits is why the voters differ from cluster.seeds and do not change yet; "" if they agree.
+	// Differ are the members whose brokers have other seeds than the leader, if that is why.
+	Waits  string
+	Differ []uint64
 }
 
 // NextChange decides on the next change of the members. seeds is the length of the leader's
@@ -90,6 +92,10 @@ func NextChange(members []GroupMember, seeds int) (c Change) {
 			return c
 		}
 	}
+	if differ := otherSeeds(members); differ != nil {
+		c.Waits, c.Differ = "brokers have different cluster.seeds; set the same list on all of them", differ
+		return c
+	}
 	voters, resign, waits := nextVoters(members, seeds)
 	switch {
 	case waits != "":
@@ -102,26 +108,34 @@ func NextChange(members []GroupMember, seeds int) (c Change) {
 	return c
 }
 
+// otherSeeds returns the active members that vote, or want a vote, and have other cluster.seeds
+// than the leader. The list changes by a rolling restart, during which brokers have different ones.
+// A leader with a wrong list must change nothing, so all of these must have its list.
+func otherSeeds(members []GroupMember) (list []uint64) {
+	for _, m := range members {
+		if m.Active && m.Differs && (m.Voter || m.Registered && m.WantsVote) {
+			list = append(list, m.ID)
+		}
+	}
+	return list
+}
+
 // nextVoters returns the voters that cluster.seeds asks for, nil if they are the present ones, or
-// why they can't be known yet.
+// why they can't be known yet. No member may be in otherSeeds.
 //
 // A list of seeds has addresses, and only its broker knows that an address is its own. So the new
-// voters are known when as many active brokers as the list has entries say that they are in it. The
-// list changes by a rolling restart, during which brokers have different ones. So every broker with
-// a vote, and every one that wants a vote, must have the leader's list: a leader with a wrong list
-// changes nothing. A voter that is not in the list may be down for replaceAfter instead. After the
-// change, a broker that comes back with the former list is a learner, and to give it a vote again
-// would need that list on all brokers.
+// voters are known when as many active brokers as the list has entries say that they are in it. A
+// voter that is not in the list may be down for replaceAfter instead. After the change, a broker
+// that comes back with the former list is a learner, and to give it a vote again would need that
+// list on all brokers.
 //
 // A leader that loses its vote hands over to a voter that keeps its own, and resign has these. If
 // it chose another one, two voters that both leave the list could elect each other for ever.
 func nextVoters(members []GroupMember, seeds int) (voters, resign []uint64, waits string) {
 	var keep []uint64
-	var gains, loses, leaves, unclear, differ bool
+	var gains, loses, leaves, unclear bool
 	for _, m := range members {
 		switch {
-		case m.Active && m.Differs && (m.Voter || m.Registered && m.WantsVote):
-			differ = true
 		case m.Registered && m.Active && m.WantsVote && m.Agrees:
 			voters = append(voters, m.ID)
 			if gains = gains || !m.Voter; m.Voter {
@@ -136,8 +150,6 @@ func nextVoters(members []GroupMember, seeds int) (voters, resign []uint64, wait
 	}
 	slices.Sort(voters)
 	switch {
-	case differ:
-		return nil, nil, "brokers have different cluster.seeds; set the same list on all of them"
 	case unclear || !gains && !loses:
 		return nil, nil, ""
 	case len(voters) < seeds:

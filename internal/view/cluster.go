@@ -97,6 +97,11 @@ type Quorum struct {
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration
+	// Waits is why the voters do not become those of cluster.seeds, for Waiting. Differ are brokers
+	// with other cluster.seeds than this one, if that is why. Only the metadata leader knows them.
+	Waits   string
+	Waiting time.Duration
+	Differ  []int32
 	// Unregistered are the brokers that were unregistered and whose votes have not moved, sorted.
 	// They are no Orphans.
 	Unregistered []int32

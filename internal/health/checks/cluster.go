@@ -22,6 +22,7 @@ const (
 	shownAfter   = 5 * time.Second  // a change is applied late while a disk is busy
 	hangingAfter = 5 * time.Second  // longer than a sync on a busy disk
 	orphanAfter  = 15 * time.Second // a wiped broker's vote moves after about 10 s
+	votersAfter  = time.Minute      // a rolling restart with a new list of seeds may take longer
 	mostSkew     = 2 * time.Second
 )
 
@@ -308,7 +309,7 @@ func checkBrokers(f *Facts, n *notes) {
 			if x.Problem, x.Remedy = unable(b); x.Problem != "" {
 				x.Works = "other replicas in sync lead its partitions; its own return when it can write, without a restart"
 				if b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
-					x.Works = "other replicas lead these partitions; the broker replaces its logs by copies, without a restart"
+					x.Works = "where other replicas are in sync, one of them leads, and the broker replaces its logs by copies, without a restart"
 				}
 				break
 			}

@@ -157,6 +157,13 @@ func TestMetadataQuorum(t *testing.T) {
 			[]string{"warn metadata quorum: 1 vote of 3 belongs to broker 3, unregistered before"}},
 		{"growing", quorum(func(q *view.Quorum) { q.Voters = 1 }),
 			[]string{"warn metadata quorum: only 1 of 3 seeds vote, so the metadata survive the failure of none"}},
+		{"other seeds", quorum(func(q *view.Quorum) {
+			q.Waits, q.Waiting, q.Differ = "brokers have different cluster.seeds", time.Minute, []int32{3, 2}
+		}), []string{"warn metadata quorum: cluster.seeds of brokers 2,3 differ from those of broker 0, which leads the metadata"}},
+		{"other seeds for a moment", quorum(func(q *view.Quorum) { q.Waits, q.Waiting, q.Differ = "x", 59*time.Second, []int32{2} }), nil},
+		{"seeds that do not answer",
+			quorum(func(q *view.Quorum) { q.Waits, q.Waiting = "not all brokers of cluster.seeds answer", time.Hour }),
+			[]string{"warn metadata quorum: its voters do not become the brokers of cluster.seeds: not all brokers of cluster.seeds answer"}},
 		{"even", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 4, 4 }),
 			[]string{"warn metadata quorum: the number of voters is even: 4 survive the failure of 1, not more than 3 do"}},
 		{"one", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 1, 1 }),

@@ -274,6 +274,12 @@ func checkSettings(f *Facts, n *notes) {
 				s.MinISR, s.Replicas, s.Replicas),
 			fmt.Sprintf("set min.insync.replicas to %d", s.Replicas))
 	}
+	if most := f.mostReplicas(); most > 0 && s.Replicas > most {
+		n.add(health.Note, "configuration",
+			fmt.Sprintf("default.replication.factor is %d and the cluster has %s: topics whose creation does not say how many replicas they get are refused",
+				s.Replicas, text.Count(int(most), "broker")),
+			fmt.Sprintf("set default.replication.factor to %d, or start the other brokers", most))
+	}
 	if s.RetentionBytes >= 0 && s.RetentionBytes < s.SegmentBytes {
 		n.add(health.Warn, "configuration",
 			fmt.Sprintf(
@@ -289,6 +295,16 @@ func checkSettings(f *Facts, n *notes) {
 				s.MaxMessage, s.MaxRequest),
 			"lower message.max.bytes or raise socket.request.max.bytes")
 	}
+}
+
+// mostReplicas returns how many replicas a partition can have, 0 if that is not known. Brokers of
+// cluster.seeds that have never started count: their cluster is new.
+func (f *Facts) mostReplicas() int64 {
+	c := f.Cluster
+	if c == nil || !f.Serving {
+		return 0
+	}
+	return int64(max(len(c.Brokers), c.Seeds))
 }
 
 func checkProfiles(f *Facts, n *notes) {

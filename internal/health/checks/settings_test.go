@@ -20,6 +20,10 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 		change(&s)
 		return Facts{Settings: s}
 	}
+	serving := func(f Facts, c *view.Cluster) Facts {
+		f.Cluster, f.Serving = c, true
+		return f
+	}
 	examine(t, "settings", []patient{
 		{"good", Facts{Settings: good}, nil},
 		{
@@ -32,6 +36,13 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 			with(func(s *Settings) { s.MinISR = 2 }),
 			[]string{"note configuration: min.insync.replicas is 2 and a new topic has 1 replicas"},
 		},
+		{
+			"more replicas than brokers",
+			serving(with(func(s *Settings) { s.Replicas = 3 }), &view.Cluster{Brokers: make([]view.Broker, 2)}),
+			[]string{"note configuration: default.replication.factor is 3 and the cluster has 2 brokers: topics whose creation"},
+		},
+		{"brokers that have not started yet", serving(with(func(s *Settings) { s.Replicas = 3 }),
+			&view.Cluster{Brokers: make([]view.Broker, 1), Seeds: 3}), nil},
 		{
 			"retention",
 			with(func(s *Settings) { s.RetentionBytes = 1 << 20 }),
