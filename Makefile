@@ -66,10 +66,15 @@ RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/ ./
 	./internal/sharegroup/window/ ./internal/shareleader/ ./internal/shareleader/deadletter/ \
 	./internal/archive/tier/ ./internal/archive/tierread/ ./internal/archive/upload/ ./internal/archive/writer/
 
+# Tests need no tables for debuggers, which are half of the linker's work, and `make lint` has all of vet.
+QUICKLY := -ldflags=-w -vet=off
+# Those that take the longest begin first, and the others run beside them.
+LONG := ./internal/testing/brokers ./internal/testing/system ./internal/storage
+
 .PHONY: test
 test: ## all tests that need nothing but Go
-	go test -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(PKGS)
-	go test -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule $(RULES)
+	go test $(QUICKLY) -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(if $(filter ./...,$(PKGS)),$(LONG)) $(PKGS)
+	go test $(QUICKLY) -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule $(RULES)
 
 .PHONY: quick
 quick: ## tests the packages that differ from BASE (default main), and for the rest of a minute those that import them

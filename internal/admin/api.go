@@ -98,6 +98,9 @@ func answer(w http.ResponseWriter, v any, err error) {
 // was meant.
 func known(q url.Values, names ...string) error {
 	for name := range q {
+		if len(names) == 0 {
+			return BadRequest("unknown parameter %q; this path has none", name)
+		}
 		if !slices.Contains(names, name) {
 			return BadRequest("unknown parameter %q; the parameters are: %s", name, strings.Join(names, ", "))
 		}

@@ -1,7 +1,7 @@
 package broker
 
-// apis lists every API that has a handler. Each is declared in the file named after it, except
-// those of members of groups (groups.go) and logins (sasl.go). Other APIs are neither advertised
+// apis lists every API that has a handler. Each is declared in the file named after it, except five
+// of members of groups (groups.go) and both of logins (sasl.go). Other APIs are neither advertised
 // nor dispatched.
 func apis() []api {
 	return []api{

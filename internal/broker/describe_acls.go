@@ -36,7 +36,7 @@ func describeACLs(b *Handler, r *network.Request, req *kmsg.DescribeACLsRequest)
 	return resp
 }
 
-// byResource groups rules by their resource, in the order of its first rule.
+// byResource groups rules by their resource, in the order of their first rules.
 func byResource(rules []acl.Binding) (list []kmsg.DescribeACLsResponseResource) {
 	type resource struct {
 		kind    acl.ResourceType

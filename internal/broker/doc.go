@@ -1,5 +1,5 @@
-// Package broker handles the requests of the Kafka protocol. Each API has a file, named after it;
-// those of group members are in groups.go.
+// Package broker handles the requests of the Kafka protocol. Each API has a file, named after it,
+// except five of members of groups (groups.go) and both of logins (sasl.go).
 //
 // The package owns the meaning of requests: which topics and partitions they name, which packages
 // they need, and where an API answers an error differently from the table that all use (package

@@ -2,9 +2,9 @@
 // appends of fifty connections become one group of their log, and the groups of many logs
 // one write and one fdatasync of their journal.
 //
-// Each component that handles requests in a row owns a Batch and runs it: network, coordinators,
-// followers and the gate of transactions. Logs and journals add themselves to one. The package
-// imports nothing and does not know what a commit does.
+// Each component that handles requests in a row owns a Batch, and runs it or hands it off: network,
+// coordinators, followers, the gate and the exchange of transactions, and dead letters. Logs and
+// journals add themselves to one. The package imports nothing and does not know what a commit does.
 package groupcommit
 
 // Committer has work for the end of a batch: a log with appends in its queue.

@@ -21,8 +21,9 @@ import (
 )
 
 // Peers dials other brokers and admits them. With TLS, both ends show a certificate that an
-// authority in tls.client-ca has signed and whose principal is one of cluster.principals. A link
-// then proves node, cluster and secret for this connection.
+// authority in tls.client-ca has signed and whose principal is one of cluster.principals, or
+// without these that of this broker's own certificate. A link then proves node, cluster and secret
+// for this connection.
 type Peers struct {
 	connect    func(ctx context.Context, network, address string) (net.Conn, error)
 	store      *certs.Store // of the listener for brokers; nil for plain text
@@ -149,6 +150,7 @@ func ReadSecrets(name string) ([]secret.Secret, error) {
 	if name == "" {
 		return nil, nil
 	}
+	const fresh = "write 32 random characters to it, the same on all brokers"
 	text, _, err := files.ReadSecret(name)
 	var all []secret.Secret
 	for line := range bytes.Lines(text) {
@@ -156,19 +158,19 @@ func ReadSecrets(name string) ([]secret.Secret, error) {
 			all = append(all, secret.New(line))
 		}
 		if err == nil && len(line) > 0 && len(line) < link.MinSecret {
-			err = fmt.Errorf("a line has %d characters, at least %d are needed", len(line), link.MinSecret)
+			err = fmt.Errorf("a line has %d characters, at least %d are needed; %s", len(line), link.MinSecret, fresh)
 		}
 	}
 	switch {
 	case err != nil:
 	case len(all) == 0:
-		err = fmt.Errorf("it is empty, at least %d characters are needed", link.MinSecret)
+		err = fmt.Errorf("it is empty, at least %d characters are needed; %s", link.MinSecret, fresh)
 	case len(all) > maxSecrets:
-		err = fmt.Errorf("it has %d lines, at most %d secrets are accepted at a time", len(all), maxSecrets)
+		err = fmt.Errorf("it has %d lines, at most %d secrets are accepted at a time; remove those that no broker uses any longer",
+			len(all), maxSecrets)
 	}
 	if err != nil {
-		return nil, exit.With(exit.Usage, fmt.Errorf("cluster.secret.file %s: %w; "+
-			"write 32 random characters to it, the same on all brokers", name, err))
+		return nil, exit.With(exit.Usage, fmt.Errorf("cluster.secret.file %s: %w", name, err))
 	}
 	return all, nil
 }

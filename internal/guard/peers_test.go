@@ -22,7 +22,8 @@ func TestSecretsOfTheCluster(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "secret")
 		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 		all, err := ReadSecrets(name)
-		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "write 32 random")) {
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "write 32 random") == strings.Contains(want, "lines")) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 		if want == "" && (err != nil || string(all[0].Bytes()) != one || len(all) == 2 && string(all[1].Bytes()) != two) {

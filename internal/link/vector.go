@@ -35,14 +35,6 @@ type Vector struct {
 // Full reports whether the Vector should get no more frames. It may be exceeded by one frame.
 func (v *Vector) Full() bool { return v.size >= maxWrite || len(v.parts) >= maxParts }
 
-// Room returns how many bytes fit before the Vector is full.
-func (v *Vector) Room() int {
-	if v.Full() {
-		return 0
-	}
-	return maxWrite - v.size
-}
-
 // Begin returns space for n bytes at the start of a frame's payload, to append to. It is valid
 // until the next call of a method.
 func (v *Vector) Begin(n int) []byte {

@@ -133,7 +133,7 @@ func otherSeeds(members []GroupMember) (list []uint64) {
 // it chose another one, two voters that both leave the list could elect each other for ever.
 func nextVoters(members []GroupMember, seeds int) (voters, resign []uint64, waits string) {
 	var keep []uint64
-	var gains, loses, leaves, unclear bool
+	var gains, loses, leaves, unclear, out bool
 	for _, m := range members {
 		switch {
 		case m.Registered && m.Active && m.WantsVote && m.Agrees:
@@ -145,12 +145,12 @@ func nextVoters(members []GroupMember, seeds int) (voters, resign []uint64, wait
 		case m.Active && (!m.Agrees || !m.Registered), !m.Active && m.Silent < replaceAfter:
 			unclear = true // it has just started or stopped
 		default:
-			loses, leaves = true, leaves || m.Leader
+			loses, leaves, out = true, leaves || m.Leader, out || m.Active
 		}
 	}
 	slices.Sort(voters)
 	switch {
-	case unclear || !gains && !loses:
+	case unclear || !gains && !loses, len(voters) < seeds && !gains && !out: // who is down may be in the list
 		return nil, nil, ""
 	case len(voters) < seeds:
 		return nil, nil, "not all brokers of cluster.seeds answer"

@@ -106,6 +106,8 @@ func TestVotersFollowTheSeeds(t *testing.T) {
 		{"one of the three is down", 3,
 			[]GroupMember{leads(voter(in(1))), voter(in(2)), unknown(down(voter(in(3)), time.Hour)), out(voter(in(4))),
 				out(voter(in(5)))}, Change{Waits: "not all brokers of cluster.seeds answer"}},
+		{"one of three is down, and the list is as before", 3,
+			[]GroupMember{leads(voter(in(1))), voter(in(2)), unknown(down(voter(in(3)), time.Hour))}, Change{}},
 		{"the leader has not heard of one of them yet", 3,
 			[]GroupMember{leads(voter(in(1))), voter(in(2)), voter(in(3)), unknown(voter(in(4))),
 				out(voter(in(5)))}, Change{}},

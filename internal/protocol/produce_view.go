@@ -4,7 +4,7 @@ import "fmt"
 
 // ProduceView is a Produce request, version 3 to 13, read in place: names and record bytes alias
 // the parsed body and are valid as long as it is. A view is reused: Parse overwrites everything and
-// keeps the slices' memory.
+// keeps the slices' memory, up to a bound.
 type ProduceView struct {
 	Version int16
 	// TransactionalID is nil if it is null.
@@ -33,9 +33,9 @@ type ProducePartition struct {
 }
 
 // partitionCost and topicCost are the memory that is counted for one entry against the size of the
-// body, as the guard counts entries of other requests: an entry without a batch has three to six
-// bytes, and takes hundreds until it is answered. An entry with a batch has enough bytes to cover
-// its cost.
+// body, as the guard counts entries of other requests: an entry without a batch may have as
+// few as three bytes, and takes hundreds until it is answered. An entry with a batch has enough
+// bytes to cover its cost.
 const partitionCost, topicCost = 512, 128
 
 // maxKeptPartitions bounds the memory that a view keeps for its next use.

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"go.uber.org/zap"
@@ -47,19 +48,23 @@ func (m *Manager) runMoves() {
 // moveTo runs the moves to a directory until Close.
 func (m *Manager) moveTo(d *storage.Dir, wake <-chan struct{}) {
 	label.Goroutine("replica move", d.Path())
-	tries := map[storage.ID]int{}
+	tries, told := map[storage.ID]int{}, map[storage.ID]bool{}
 	for {
-		most := 0
-		for id, to := range m.opt.Storage.PendingMoves() {
+		most, pending := 0, m.opt.Storage.PendingMoves()
+		maps.DeleteFunc(tries, func(id storage.ID, _ int) bool { return pending[id] != d })
+		maps.DeleteFunc(told, func(id storage.ID, _ bool) bool { return pending[id] != d })
+		for id, to := range pending {
 			if to != d || m.ctx.Err() != nil {
 				continue
 			}
 			err := m.move(id)
 			if err == nil || errors.Is(err, storage.ErrMoveCanceled) || m.ctx.Err() != nil {
 				delete(tries, id)
+				delete(told, id)
 				continue
 			}
-			if tries[id]++; tries[id] == 1 && !errors.Is(err, errUnrecorded) {
+			if tries[id]++; !told[id] && !errors.Is(err, errUnrecorded) {
+				told[id] = true
 				m.opt.Logger.Error("a log could not be moved; retrying until chronikctl broker move-logs names another directory",
 					zap.String("to", d.Path()), zap.Error(err))
 			}

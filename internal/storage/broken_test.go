@@ -91,7 +91,7 @@ var rules = map[string]modelConfig{
 	"producers outlive their records":                             {broken: without(forgetProducers), rare: true},
 	"a sweep commits the logs that moved":                         {broken: without(skipMoved)},
 	"a swap of segments is committed":                             {broken: without(skipSwapCommit)},
-	"a start completes a swap":                                    {broken: without(skipSwapEntry)},
+	"a start completes a swap":                                    {broken: without(skipSwapEntry), rare: true},
 	"a swap ends after its names are synced":                      {broken: without(skipSwapSync)},
 	"a checkpoint names quarantined frames":                       {broken: without(skipQuarantineEntry)},
 	"names on the disk are made of ids":                           {broken: without(topicNames)},

@@ -74,7 +74,7 @@ type Options struct {
 
 	// Interrupted, if set, is polled throughout the recovery of a directory, also by several
 	// goroutines. Once it has returned an error, it must keep returning one. That error ends the
-	// recovery, and OpenDir returns it. The directory is then in the state that a kill at that
+	// recovery, and Open returns it. The directory is then in the state that a kill at that
 	// moment would leave: the next start recovers.
 	Interrupted func() error
 	// open is the number of open transactions in all directories that Open opens together.

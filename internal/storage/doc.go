@@ -18,15 +18,18 @@
 //	                                        batches to pooled memory (the tail), and calls
 //	                                        Sink.OffsetsAssigned, Observer.Appended (streams to
 //	                                        followers send) and journal.Submit
-//	journal               writer or poller  one write and one fdatasync for all logs of the
-//	                                        directory, whatever their profiles
-//	Written,   tail.go    notifier or       the written end advances after the write, for profiles
-//	Durable    commit.go  poller            that acknowledge written records, the durable end after
+//	journal               writer, or who    one write and one fdatasync for all logs of the
+//	                      runs the batch    directory, whatever their profiles
+//	Written,   tail.go    notifier, or who  the written end advances after the write, for profiles
+//	Durable    commit.go  wrote             that acknowledge written records, the durable end after
 //	                                        the fdatasync; both call Observer.Advanced
 //	flush      flush.go   flusher           writes durable chunks to the segment in large writes;
 //	                                        from then on the chunks are a cache
 //	sweep      flush_     maintenance       syncs segments, writes the checkpoint, releases journal
 //	           sweep.go                     files
+//
+// Pollers, connections of followers and the desk of dead letters run their batches; others hand
+// them to the writer.
 //
 // Two invariants:
 //

@@ -201,7 +201,7 @@ func Used(fsys vfs.FS, loc Location) bool {
 // directories either.
 func Peek(fsys vfs.FS, loc Location) error {
 	for _, ofJournal := range []bool{false, true} {
-		// OpenDir finds and reports any other error.
+		// Open finds and reports any other error.
 		if _, err := ReadIdentity(fsys, loc, ofJournal); errors.Is(err, statefile.ErrNewer) {
 			return err
 		}

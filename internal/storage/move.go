@@ -65,7 +65,7 @@ type Move struct {
 }
 
 // PendingMoves returns the logs for which RunMove has something to do, with the directories to
-// which they move. For one whose move was canceled, it removes the copy.
+// which they move. If the move of one was canceled, RunMove removes the copy.
 func (m *Manager) PendingMoves() map[ID]*Dir {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

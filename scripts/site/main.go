@@ -6,7 +6,7 @@
 // The order of the pages is that of docs/README.md. The command fails if a page is not in it, if a
 // link leads to no page, no heading or no tracked file, if a page contains HTML, and if what it
 // wrote is not well-formed or loads anything from another server. The site also works from file://.
-// The command knows no page by its name, and publishes nothing.
+// The command knows only README.md and docs/README.md by name, and publishes nothing.
 package main
 
 import (

@@ -39,12 +39,12 @@ func (p *Page) groups(r *http.Request, _ *Status) (content, string, error) {
 }
 
 func (b *groupsBody) html(*layout) g.Node {
-	table := region{label: "Groups", class: "wide", caption: "Consumer groups with their state and lag"}
+	table := region{label: "Groups", class: "wide", caption: "Groups with their state and lag"}
 	return block(
 		b.head("/groups", "Groups", "Filter groups by id", "Filter by id"),
 		g.Iff(b.All == 0, func() g.Node {
-			return h.Div(h.Class("empty"), h.P(g.Text("There are no consumer groups.")),
-				h.P(g.Text("A group appears when a consumer joins it or commits an offset.")))
+			return h.Div(h.Class("empty"), h.P(g.Text("There are no groups.")),
+				h.P(g.Text("A group appears when a member joins it or an offset is committed.")))
 		}),
 		g.Iff(b.All > 0, func() g.Node {
 			rows := each(b.List, groupRow)
@@ -156,7 +156,7 @@ func assignedText(assigned map[string][]int32) []string {
 	var list []string
 	for i, topic := range slices.Sorted(maps.Keys(assigned)) {
 		if i == maxAssigned {
-			return append(list, fmt.Sprintf("and %d more topics", len(assigned)-i))
+			return append(list, "and "+text.Count(len(assigned)-i, "more topic"))
 		}
 		list = append(list, topic+" "+rangesText(assigned[topic]))
 	}
@@ -171,11 +171,11 @@ func rangesText(numbers []int32) string {
 		first := numbers[i]
 		for i++; i < len(numbers) && numbers[i] <= numbers[i-1]+1; i++ {
 		}
-		text := strconv.Itoa(int(first))
+		part := strconv.Itoa(int(first))
 		if last := numbers[i-1]; last > first {
-			text += "-" + strconv.Itoa(int(last))
+			part += "-" + strconv.Itoa(int(last))
 		}
-		if parts = append(parts, text); len(parts) == 50 && i < len(numbers) {
+		if parts = append(parts, part); len(parts) == 50 && i < len(numbers) {
 			parts = append(parts, "…")
 			break
 		}

@@ -26,7 +26,6 @@ type overviewBody struct {
 	Shown    []health.Finding
 	Omitted  int    // number of further findings
 	Synced   string // time of the last disk sync
-	Rate     string // rate of incoming records
 	Span     string // period of the plots: "Last hour"
 	Plots    []Plot
 	Sampling bool // there is no sample yet

@@ -125,7 +125,6 @@ func weight(severity health.Severity) int {
 // topicBody is one topic.
 type topicBody struct {
 	TopicDetail
-	Rate       string
 	Set, Other []Config // configs with a source, and defaults
 	Dir        string   // of all partitions; empty if they differ
 	Tiered     bool     // the object store has records of the topic, or is to have some

@@ -75,7 +75,8 @@ func Parse(name string) (n Name, err error) {
 		n.Number = number(last[0], 64)
 	}
 	n.Nonce, err = objects.ParseNonce(last[len(last)-1])
-	// String rejects what the conditions above do not: other numbers of elements and digits.
+	// The comparison rejects what the conditions before it do not: other numbers of elements
+	// and digits.
 	if n.Kind == 0 || !ok || err != nil || n.String() != name {
 		return Name{}, fmt.Errorf("%q is not the name of an object of an archive", name)
 	}

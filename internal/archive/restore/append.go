@@ -93,7 +93,7 @@ func (a *appender) batches(ctx context.Context, part *format.Part) error {
 			err = b.CheckCRC()
 		}
 		if err != nil {
-			return fmt.Errorf("%w: after offset %d: %w", format.ErrContradiction, a.next, err)
+			return fmt.Errorf("%w: at offset %d or after: %w", format.ErrContradiction, a.last, err)
 		}
 		if err := a.fits(b, part); err != nil {
 			return err

@@ -295,7 +295,7 @@ func (s *Snapshot) present(ctx context.Context, needed map[string]int64) error {
 		switch {
 		case n == 1 && errors.Is(err, io.EOF):
 		case err == nil || errors.Is(err, io.EOF):
-			return fmt.Errorf("read object %s: %w: it has not %d bytes", name, objects.ErrDamaged, needed[name])
+			return fmt.Errorf("read object %s: %w: its size is not %d bytes", name, objects.ErrDamaged, needed[name])
 		default:
 			return fmt.Errorf("read object %s: %w", name, err)
 		}
@@ -338,6 +338,7 @@ func (s *Snapshot) listed(ctx context.Context, p *format.Partition, m *format.Ma
 	return above(m.Parts, p.Start, each)
 }
 
+// above calls each with the parts that end above start, until it fails.
 func above(parts []format.Part, start int64, each func(*format.Part) error) error {
 	for i := range parts {
 		if parts[i].End > start {

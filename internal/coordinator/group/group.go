@@ -66,6 +66,7 @@ func (s *Shard) finishEvent(id string) {
 
 const consumerProtocol = "consumer" // the protocol type of consumers
 
+// deref and ptr convert Kafka's nullable strings, in which null is the same as empty.
 func deref(s *string) string {
 	if s == nil {
 		return ""

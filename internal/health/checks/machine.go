@@ -12,7 +12,7 @@ import (
 func hostChecks() []Check {
 	return []Check{
 		{Name: "files", run: checkFiles,
-			Doc: "Whether the process may open enough files: each connection and each segment in use needs one; at the limit, connections are refused and partitions fail."},
+			Doc: "Whether the process may open enough files: each connection needs up to two, and each segment in use one; at the limit, connections are refused and partitions fail."},
 		{Name: "memory", run: checkMemory,
 			Doc: "Whether the broker's memory use, its budgets and the Go runtime's limit fit into the container's memory limit, and whether memory is swapped. A broker that is killed or swapped out answers no requests."},
 		{Name: "clock", run: checkClock,
@@ -29,7 +29,7 @@ const (
 	filesOfDir  = 8    // per log directory in addition to segments: journal files, locks
 	connections = 1000 // that should be possible: a client has two or three
 	usedMuch    = 0.8  // of the limit of open files
-	usedUp      = 0.95
+	usedUp      = 0.95 // of it: connections and segments are refused soon
 
 	residentMuch = 0.95     // of the container's limit
 	budgetsMuch  = 0.7      // of the available memory: the Go heap may have 0.8, and the broker needs some for itself

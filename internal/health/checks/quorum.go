@@ -48,8 +48,14 @@ func checkQuorum(f *Facts, n *notes) {
 			Works:  "the metadata can be changed",
 			Holds:  "start the broker whose metadata directory was lost",
 			Remedy: "do not stop another broker now; start the broker whose directory was lost, with its node.id and an empty data directory: it takes the vote over (" + clusterPage + ")"})
-	case q.Waits != "" && q.Waiting >= votersAfter:
-		votersWait(c, n)
+	case len(q.Differ) > 0 && q.Waiting >= votersAfter:
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+			Problem: fmt.Sprintf("cluster.seeds of %s differ from those of broker %d, which leads the metadata: the voters cannot change",
+				brokersText(q.Differ), c.Self),
+			Works:  "the metadata can be changed",
+			Stops:  true,
+			About:  &health.About{Brokers: q.Differ},
+			Remedy: "set the same list on all brokers, one at a time, and restart each (docs/cluster.md, Change the voters)"})
 	case q.Voters < c.Seeds:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
@@ -62,6 +68,12 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: fmt.Sprintf("%d brokers vote, and cluster.seeds has %d: the votes have not moved", q.Voters, c.Seeds),
 			Works:   "the metadata can be changed",
 			Remedy:  "set the same list on all brokers that run (docs/cluster.md, Change the voters)"})
+	case q.Waits != "" && q.Waiting >= votersAfter:
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+			Problem: "its voters do not become the brokers of cluster.seeds: " + q.Waits,
+			Works:   "the metadata can be changed",
+			Remedy: "start the brokers of cluster.seeds that do not run, and correct the entries that the check seeds names " +
+				"(docs/cluster.md, Change the voters)"})
 	case q.Voters%2 == 0:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("the number of voters is even: %d survive the failure of %s, not more than %d do", q.Voters,
@@ -72,21 +84,6 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: "this cluster has one voter: if it loses its data directory, the metadata are lost",
 			Remedy:  "name 3 or 5 brokers in cluster.seeds if the cluster has that many (" + clusterPage + ")"})
 	}
-}
-
-// votersWait finds that the voters do not become the brokers of cluster.seeds. The metadata leader
-// knows why.
-func votersWait(c *view.Cluster, n *notes) {
-	q := &c.Quorum
-	x := health.Finding{Severity: health.Warn, Subject: "metadata quorum", Works: "the metadata can be changed", Stops: true,
-		Problem: "its voters do not become the brokers of cluster.seeds: " + q.Waits,
-		Remedy:  "set the same list on all brokers, one at a time, and restart each (docs/cluster.md, Change the voters)"}
-	if len(q.Differ) > 0 {
-		x.Problem = fmt.Sprintf("cluster.seeds of %s differ from those of broker %d, which leads the metadata: the voters cannot change",
-			brokersText(q.Differ), c.Self)
-		x.About = &health.About{Brokers: q.Differ}
-	}
-	n.addFinding(x)
 }
 
 // startSeeds is what must come before a broker is stopped while fewer brokers vote than there are

@@ -276,8 +276,8 @@ func checkSettings(f *Facts, n *notes) {
 	}
 	if most := f.mostReplicas(); most > 0 && s.Replicas > most {
 		n.add(health.Note, "configuration",
-			fmt.Sprintf("default.replication.factor is %d and the cluster has %s: topics whose creation does not say how many replicas they get are refused",
-				s.Replicas, text.Count(int(most), "broker")),
+			fmt.Sprintf("default.replication.factor is %d and a partition can have %s: topics whose creation does not say how many it gets are refused",
+				s.Replicas, text.Count(int(most), "replica")),
 			fmt.Sprintf("set default.replication.factor to %d, or start the other brokers", most))
 	}
 	if s.RetentionBytes >= 0 && s.RetentionBytes < s.SegmentBytes {
@@ -298,13 +298,20 @@ func checkSettings(f *Facts, n *notes) {
 }
 
 // mostReplicas returns how many replicas a partition can have, 0 if that is not known. Brokers of
-// cluster.seeds that have never started count: their cluster is new.
+// cluster.seeds that have never started count, since their cluster is new; those that only vote do
+// not.
 func (f *Facts) mostReplicas() int64 {
 	c := f.Cluster
 	if c == nil || !f.Serving {
 		return 0
 	}
-	return int64(max(len(c.Brokers), c.Seeds))
+	most := max(len(c.Brokers), c.Seeds)
+	for i := range c.Brokers {
+		if c.Brokers[i].VotesOnly {
+			most--
+		}
+	}
+	return int64(most)
 }
 
 func checkProfiles(f *Facts, n *notes) {

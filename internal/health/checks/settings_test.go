@@ -39,7 +39,13 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 		{
 			"more replicas than brokers",
 			serving(with(func(s *Settings) { s.Replicas = 3 }), &view.Cluster{Brokers: make([]view.Broker, 2)}),
-			[]string{"note configuration: default.replication.factor is 3 and the cluster has 2 brokers: topics whose creation"},
+			[]string{"note configuration: default.replication.factor is 3 and a partition can have 2 replicas: topics whose creation"},
+		},
+		{
+			"a broker that only votes",
+			serving(with(func(s *Settings) { s.Replicas = 3 }),
+				&view.Cluster{Brokers: []view.Broker{{VotesOnly: true}, {}, {}}, Seeds: 3}),
+			[]string{"note configuration: default.replication.factor is 3 and a partition can have 2 replicas"},
 		},
 		{"brokers that have not started yet", serving(with(func(s *Settings) { s.Replicas = 3 }),
 			&view.Cluster{Brokers: make([]view.Broker, 1), Seeds: 3}), nil},

@@ -63,9 +63,6 @@ func (g *Group) Add(t metadata.Txn) Outcome {
 	return Outcome{Revision: revision}
 }
 
-// Admitted returns the transactions that change something, in order.
-func (g *Group) Admitted() []metadata.Txn { return g.admitted }
-
 // Bytes returns the size of the admitted keys and values.
 func (g *Group) Bytes() int { return g.bytes }
 

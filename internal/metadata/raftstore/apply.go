@@ -21,12 +21,11 @@ import (
 // its own.
 const maxEntry = 1 << 20
 
-// ErrNotLeader reports that nothing was proposed, because this member does not lead, or not in the
-// given term.
+// ErrNotLeader reports that nothing was proposed: this member does not lead, not in the given term,
+// or can propose nothing at this moment.
 var ErrNotLeader = errors.New("this member does not lead the metadata")
 
-// request is an encoded transaction for the leader, which answers it exactly once; done has
-// capacity 1.
+// request is an encoded transaction for the leader, which answers it exactly once.
 type request struct {
 	txn  []byte      // kv.AppendTxn
 	term uint64      // refused if the leader's term is another one; 0: any
@@ -176,7 +175,7 @@ type change struct {
 	seen bool   // the library accepted it
 	// applied: the change is in force; if it is joint, the former voters still count.
 	applied bool
-	done    chan error // of who asked: gets one result; nil after that
+	done    chan error // of who asked: gets one result, when n.change becomes nil
 }
 
 // reconfigure proposes a membership change; done receives the result. One change at a time: the

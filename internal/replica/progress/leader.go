@@ -83,7 +83,6 @@ type Leader struct {
 	written  bool
 	notes    bool // see View.Notes
 	noted    bool // the own log notes the epoch
-	served   bool // a follower has subscribed
 	// alone states that the own end is the high watermark: the maximal ISR has no other member, the
 	// ELR is empty, the own placement is recorded and the own log needs no note any longer.
 	alone    bool
@@ -360,7 +359,6 @@ func (l *Leader) Subscribe(s Subscription, now time.Duration) (h Handle, effect 
 		s.Written, s.Durable = max(s.Written, m.written), max(s.Durable, m.durable)
 	}
 	m.written, m.durable, m.logStart, m.through = s.Written, s.Durable, s.LogStart, s.WriteThrough
-	l.served = true
 	l.compare(m, now)
 	effect = l.advance() | l.due()
 	if l.short(m) {
@@ -404,10 +402,6 @@ func (l *Leader) short(m *member) bool {
 	}
 	return m.Eligible || l.maximal(m)
 }
-
-// Served reports whether a follower has subscribed in this epoch. If none has, no other replica can
-// have records of this epoch.
-func (l *Leader) Served() bool { return l.served }
 
 // Followed reports whether another member of the ISR follows now.
 func (l *Leader) Followed() bool {

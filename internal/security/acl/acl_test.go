@@ -323,11 +323,6 @@ func TestNamesAreParsedAsKafkasToolsWriteThem(t *testing.T) {
 			t.Errorf("%v: %v %v", kind, got, err)
 		}
 	}
-	for _, p := range []Pattern{PatternAny, Match, Literal, Prefixed} {
-		if got, err := ParsePattern(p.String()); err != nil || got != p {
-			t.Errorf("%v: %v %v", p, got, err)
-		}
-	}
 	for _, p := range []Permission{PermissionAny, Deny, Allow} {
 		if got, err := ParsePermission(p.String()); err != nil || got != p {
 			t.Errorf("%v: %v %v", p, got, err)

@@ -190,12 +190,6 @@ func ParseResourceType(s string) (ResourceType, error) {
 	return ResourceType(code), err
 }
 
-// ParsePattern returns the pattern of a name.
-func ParsePattern(s string) (Pattern, error) {
-	code, err := parse("pattern type", patternNames(), s)
-	return Pattern(code), err
-}
-
 // ParsePermission returns the permission of a name.
 func ParsePermission(s string) (Permission, error) {
 	code, err := parse("permission", permissionNames(), s)

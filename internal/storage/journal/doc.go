@@ -45,8 +45,7 @@
 //  4. No write touches a 4 KiB block that holds acknowledged frames: a disk that loses power during
 //     a write may ruin every block of that write.
 //
-// A design with one goroutine and one file per partition was measured: with 1,000 hot partitions it
-// is 20 times slower, because each partition pays for its own fdatasync.
+// With one file per partition, each group would pay for one fdatasync per partition in it.
 //
 // # Life cycle
 //

@@ -21,7 +21,7 @@ func fieldAttacks() []Attack {
 	return []Attack{
 		{
 			Name: "long-fields", Aim: "40 clients for each API fill all strings with 1,000, 32,000 or 1,000,000 bytes, and keep what the broker takes",
-			Holds: 48 << 20, Keeps: little, Part: 100, prepare: victimTopic,
+			Holds: 48 << 20, Keeps: little, Part: 30, prepare: victimTopic,
 			run: fillFields,
 		},
 		{

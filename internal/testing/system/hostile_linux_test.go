@@ -260,6 +260,7 @@ func (v *victim) watch(ctx context.Context, d time.Duration) map[string]hostile.
 // it is connected, and none for long after it is gone. Meanwhile others get responses. The attacks
 // in CHRONIK_HOSTILE_MEMORY run at full size. `make hostile` also measures response times.
 func TestHostileClientsUseLittleMemory(t *testing.T) {
+	t.Parallel() // it measures the memory of processes of its own
 	limit := int64(hostileLimit)
 	if race.Detector && os.Getenv("CHRONIKD") == "" {
 		limit = 0

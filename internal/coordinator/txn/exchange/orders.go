@@ -55,7 +55,8 @@ func (x *Exchange) carryOut(list []order, done func(i int, v verdict)) (expire f
 	return expire
 }
 
-// begin queues orders with their partitions' logs. The caller must run the batch afterwards.
+// begin queues orders with their partitions' logs. The caller must run the batch afterwards, or
+// hand it off.
 func (x *Exchange) begin(list []order, batch *groupcommit.Batch, done func(i int, v verdict)) (expire func()) {
 	appends := make([]*replica.Append, 0, len(list))
 	for i := range list {
