@@ -24,6 +24,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	backoff "github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/testing/ports"
 )
 
@@ -267,7 +268,10 @@ func (c *nodes) eventually(what string, ok func(ctx context.Context) string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startTime)
 	defer cancel()
-	for why := ""; ; {
+	// Most waits are short. In a long one, what is asked would take half a processor all the time.
+	asked := backoff.Backoff{First: 20 * time.Millisecond, Most: time.Second}
+	why := ""
+	for n := 1; ; n++ {
 		text := ok(ctx)
 		if text == "" {
 			return
@@ -281,7 +285,7 @@ func (c *nodes) eventually(what string, ok func(ctx context.Context) string) {
 			}
 			c.t.Fatalf("%s: %s", what, why)
 		}
-		pause(ctx, 20*time.Millisecond)
+		pause(ctx, asked.After(n))
 	}
 }
 

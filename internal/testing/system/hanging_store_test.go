@@ -100,7 +100,7 @@ func newSteadyWriters(c *nodes, topic string, partitions int) *steadyWriters {
 				if err != nil {
 					return
 				}
-				pause(ctx, 20*time.Millisecond) // the machine has other tests
+				pause(ctx, 100*time.Millisecond) // the machine has other tests
 			}
 		})
 	}
