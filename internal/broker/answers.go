@@ -58,14 +58,13 @@ var errEnded = errors.New("the client is gone; its request waited for a place, o
 // reserveAnswer waits for the memory of the request's answer, of about n bytes, on its connection's
 // reader. It returns false if the connection has ended: then the request must be aborted. Those
 // with small answers do not wait behind clients that read none: without its metadata no client
-// begins. waits: the request may wait for a disk or a shard, and delays only others of its kind
-// meanwhile.
-func (b *Handler) reserveAnswer(r *network.Request, n int64, waits bool) bool {
+// begins. The request delays only others that wait for the same.
+func (b *Handler) reserveAnswer(r *network.Request, n int64, how network.Building) bool {
 	if n = min(n, b.mostAnswer()); n <= smallAnswer || !r.MayBlock() {
 		return true
 	}
 	r.WaitsAt(b.at.place, "")
-	there := r.ReserveAnswer(2*n, waits) // it is built, and then encoded
+	there := r.ReserveAnswer(2*n, how) // it is built, and then encoded
 	r.WaitsAt(nil, "")
 	return there
 }

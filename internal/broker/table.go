@@ -100,7 +100,16 @@ func (l apiDef[R]) api() api {
 func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	c := call{b: b, r: r}
 	sized := l.inProportion || l.answerBytes != nil && len(r.Body) <= largeBody
-	if !sized && !b.reserveAnswer(r, b.mostAnswer(), l.handle.waits != nil) {
+	forwards, how := b.forwards(r), network.AtOnce
+	switch {
+	case forwards && l.route.join != nil:
+		how = network.Gathering
+	case l.handle.waits != nil:
+		how = network.Waiting
+	}
+	// Another broker may have to build the answer: meanwhile this one reserves nothing.
+	first := !sized && (!forwards || l.route.to == nil)
+	if first && !b.reserveAnswer(r, b.mostAnswer(), how) {
 		c.ended()
 		return
 	}
@@ -128,7 +137,11 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 		l.refused(c, req, long.Code)
 		return
 	}
-	if b.forwards(r) && l.forwarded(&c, req) {
+	if forwards && l.forwarded(&c, req) {
+		return
+	}
+	if !first && !sized && !b.reserveAnswer(r, b.mostAnswer(), how) {
+		c.ended()
 		return
 	}
 	if l.enabled != nil && !l.enabled(b.image()) {
@@ -160,7 +173,7 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	}
 	if sized && l.answerBytes != nil {
 		n := l.answerBytes(b, req)
-		if !b.reserveAnswer(r, n, l.handle.waits != nil) {
+		if !b.reserveAnswer(r, n, how) {
 			c.ended()
 			return
 		}

@@ -44,9 +44,20 @@ type outgoing struct {
 	belowLimit chan struct{}
 }
 
-// kinds of reserved answers: of handlers that answer at once and of those that may wait, and of
-// each the answers that fit into the bound and those that do not.
-const kinds = 4
+// Building says what a handler may wait for while it has the memory of an answer.
+type Building int
+
+// What handlers may wait for, in an order in which none waits for an earlier one.
+const (
+	AtOnce    Building = iota
+	Waiting            // for a disk or a shard
+	Gathering          // for answers that other brokers build, with memory of theirs
+	buildings
+)
+
+// kinds of reserved answers: for each Building, the answers that fit into the bound and those that
+// do not.
+const kinds = 2 * buildings
 
 func newTurns() (turns [kinds]*share.Places) {
 	for kind := range turns {
@@ -56,13 +67,12 @@ func newTurns() (turns [kinds]*share.Places) {
 }
 
 // kindOf returns the kind of an answer. One that does not fit waits until it is alone. If others
-// waited behind it, one handler whose disk hangs would stop them all.
-func (o *outgoing) kindOf(n int64, waits bool) (kind int) {
-	if waits {
-		kind = 1
-	}
+// waited behind it, one handler whose disk hangs would stop them all. And two brokers that gather
+// answers of each other would wait for each other for ever.
+func (o *outgoing) kindOf(n int64, how Building) (kind int) {
+	kind = int(how)
 	if n > o.size {
-		kind += 2
+		kind += int(buildings)
 	}
 	return kind
 }
@@ -117,9 +127,9 @@ func (o *outgoing) await(ctx context.Context) {
 // free is alone: no other of its kind (kindOf) is built before it is answered. So beyond the bound,
 // there is one answer of each kind that is being built, or has been. Those that wait take turns by
 // their addresses. A handler calls it once, before it builds the answer, if MayBlock returned true.
-func (r *Request) ReserveAnswer(n int64, waits bool) bool {
+func (r *Request) ReserveAnswer(n int64, how Building) bool {
 	o := &r.conn.srv.outgoing
-	kind, gone := o.kindOf(n, waits), r.Gone()
+	kind, gone := o.kindOf(n, how), r.Gone()
 	if o.turns[kind].Take(gone, nil, origin.Of(r.conn.ip)) != nil {
 		return false
 	}

@@ -72,9 +72,12 @@ func TestAnswersOfReservedSizeAreAlone(t *testing.T) {
 		const bound, size, n = 1 << 20, 400_000, 60
 		disk := make(chan struct{})
 		f := start(t, func(r *Request) {
-			waits := r.CorrelationID < 0
-			r.ReserveAnswer(bound, waits)
-			if waits {
+			how := AtOnce
+			if r.CorrelationID < 0 {
+				how = Waiting
+			}
+			r.ReserveAnswer(bound, how)
+			if how == Waiting {
 				<-disk
 			}
 			r.Respond(body(make([]byte, size)))
@@ -123,7 +126,7 @@ func TestAnAnswerThatFitsWaitsForNoLargerOne(t *testing.T) {
 			if r.CorrelationID <= large {
 				n = 4 * bound
 			}
-			r.ReserveAnswer(n, true)
+			r.ReserveAnswer(n, Waiting)
 			last.Store(r.CorrelationID)
 			if r.CorrelationID == hangs {
 				<-disk
@@ -156,7 +159,7 @@ func TestAnswersOfEndedConnectionsAreNotBuilt(t *testing.T) {
 				r.Respond(body(make([]byte, 1000)))
 				return
 			}
-			if !r.ReserveAnswer(4*bound, true) {
+			if !r.ReserveAnswer(4*bound, Waiting) {
 				r.Abort(io.EOF)
 				return
 			}

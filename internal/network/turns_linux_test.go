@@ -17,7 +17,7 @@ func TestReservedAnswersTakeTurnsByAddress(t *testing.T) {
 	var mu sync.Mutex
 	var order []string
 	f := start(t, func(r *Request) {
-		r.ReserveAnswer(bound, false)
+		r.ReserveAnswer(bound, AtOnce)
 		mu.Lock()
 		order = append(order, r.Session.Host)
 		mu.Unlock()
@@ -69,7 +69,7 @@ func TestClientsThatAreGoneWaitForNoMemory(t *testing.T) {
 			r.HandOver()
 			return
 		}
-		if !r.ReserveAnswer(bound, false) {
+		if !r.ReserveAnswer(bound, AtOnce) {
 			gone.Add(1)
 			r.Abort(io.EOF)
 			return

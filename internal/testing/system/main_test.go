@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
 		panic(err) // the testing package has another flag for it
 	}
+	_ = os.Unsetenv("GOGC") // make test sets it, and brokers run as users start them
 	testscript.Main(m, map[string]func(){"chronikd": runChronikd, "chronikd-slowdisk": slowChronikd, "chronikd-faulty": faultyChronikd,
 		"chronikctl": control, "code": code, "attacker": attacker})
 }

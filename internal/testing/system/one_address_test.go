@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/testing/ports"
 )
@@ -248,4 +250,43 @@ func (c *torture) names(admin *kadm.Client) {
 		}
 		return ""
 	})
+}
+
+// Each broker lists the groups of all through its front, at the same time as the others do. None
+// waits for another one that waits for it.
+func TestEachFrontListsTheGroupsOfAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts many processes")
+	}
+	b := startBalancer(t)
+	c := &torture{nodes: newNodes(t, 3), tortureBook: newTortureBook()}
+	c.oneAddress(b.ln.Addr().String())
+	b.serve(c.nodes)
+	c.launch(0, 1, 2)
+	c.await(0, 1, 2)
+	const clients, lists = 12, 20
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for range lists { // each over a connection of its own, which the balancer gives to the next front
+				cl, err := kgo.NewClient(kgo.SeedBrokers(c.one))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), startTime)
+				resp, err := kmsg.NewPtrListGroupsRequest().RequestWith(ctx, cl)
+				cancel()
+				cl.Close()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if resp.ErrorCode != 0 {
+					t.Error(kerr.ErrorForCode(resp.ErrorCode))
+				}
+			}
+		})
+	}
+	all.Wait()
 }
