@@ -12,7 +12,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -239,7 +238,7 @@ func stored(l *storage.Log) view.Log {
 		x.Damages = append(x.Damages, view.Damage{From: d.From, Next: d.Next, Where: d.File})
 	}
 	if a := l.Absent(); a != nil {
-		x.Missing = fmt.Sprintf("%s removed or cut while the broker uses it: %s", text.Plural(a.Files, "file was", "files were"), a.First)
+		x.Missing = a.Error()
 	}
 	return x
 }

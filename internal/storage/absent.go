@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -16,9 +17,9 @@ import (
 
 // A removed file stays readable and writable as long as it is open, so no read or write notices
 // that it ends with the process. A goroutine of each directory therefore compares the segments with
-// the listings. It only says what it finds, and changes nothing. A copy of an open file may have
-// bytes whose write-back has failed, and a log that other replicas have is copied at the next start
-// anyway.
+// the listings. A log whose files are not there counts as flawed (Flaw), so that it is made again
+// where another replica is whole. Nothing is written back: a copy of an open file may have bytes
+// whose write-back has failed.
 //
 // Indexes and producer snapshots follow from the batches. They are not looked for.
 
@@ -34,6 +35,15 @@ const (
 type Absent struct {
 	Files int
 	First string // the path of one of them
+}
+
+// Error returns how many files are gone, and one of them.
+func (a *Absent) Error() string {
+	what := "files were"
+	if a.Files == 1 {
+		what = "file was"
+	}
+	return fmt.Sprintf("%d %s removed or cut while the broker uses it: %s", a.Files, what, a.First)
 }
 
 // sighting is what a check has found: segments whose files are not at their names, or too short.
@@ -76,7 +86,9 @@ func (d *Dir) checkOnce(last sighting, pause func() bool) (now sighting, ended b
 			}
 			absent.Files++
 		}
-		l.absent.Store(absent)
+		if l.absent.Store(absent); absent != nil {
+			d.flawed.Store(true)
+		}
 	}
 	return now, true
 }
@@ -88,13 +100,14 @@ func (d *Dir) there() bool {
 	return err == nil
 }
 
-// lacking returns the segments whose files are not at their names, or too short. A log that is not
-// online has none: its segments are being exchanged or repaired.
+// lacking returns the segments whose files are not at their names, or too short. A log whose
+// segments are being exchanged or truncated has none. One that cannot write its last segment may
+// fail because its files are gone. Its repair removes that segment, but never the directory.
 func (l *Log) lacking() (found []*segment.Segment, err error) {
 	l.mu.RLock()
-	online, segments := l.life.state.Allows(loglife.Change), l.segments
+	state, segments := l.life.state, l.segments
 	l.mu.RUnlock()
-	if !online {
+	if !state.Allows(loglife.Start) {
 		return nil, nil
 	}
 	sizes := make([]int64, len(segments)) // before the files are listed, which may grow
@@ -104,6 +117,9 @@ func (l *Log) lacking() (found []*segment.Segment, err error) {
 	infos, err := l.dir.opt.FS.List(l.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	}
+	if err == nil && !state.Allows(loglife.Change) {
+		segments = segments[:max(len(segments)-1, 0)]
 	}
 	for i, s := range segments {
 		if sizes[i] == 0 || listed(infos, path.Base(s.Path())) >= sizes[i] {

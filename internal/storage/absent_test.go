@@ -90,15 +90,25 @@ func TestNothingIsReportedOfAnotherDirectory(t *testing.T) {
 	absentFiles(t, "without the identity", l, 0)
 }
 
-// The repair of a failed segment removes its file, and says so itself.
-func TestALogThatIsRepairedIsNotReported(t *testing.T) {
+// The repair of a failed segment removes its file, and says so itself. It removes no other file,
+// and not the directory, whose loss may be why the segment has failed.
+func TestALogThatIsRepaired(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	l := someSealed(t, d, 1)
 	l.applyEvent(loglife.SegmentFailed, ErrFailed)
+	must(t, disk.Remove(l.segments[len(l.segments)-1].Path()))
+	checked(d, 3)
+	absentFiles(t, "the last segment", l, 0)
+	must(t, disk.Remove(l.segments[0].Path()))
+	checked(d, 3)
+	absentFiles(t, "another one", l, 1)
 	must(t, disk.RemoveAll(l.path))
 	checked(d, 3)
-	absentFiles(t, "a log with a failed segment", l, 0)
+	absentFiles(t, "the directory", l, len(l.segments))
+	if l.Flaw() == nil {
+		t.Error("a log whose files are gone has no flaw")
+	}
 }
 
 // unseen checks again and again while change runs, at least a thousand times, and fails the test if

@@ -52,10 +52,16 @@ func (l *Log) Flaw() error {
 	if l.state() == loglife.Damaged {
 		return l.Offline()
 	}
-	if err := l.Damaged(); err != nil || !l.partial.Load() {
+	if err := l.Damaged(); err != nil {
 		return err
 	}
-	return errPartial
+	if l.partial.Load() {
+		return errPartial
+	}
+	if a := l.Absent(); a != nil {
+		return a
+	}
+	return nil
 }
 
 // Lacks states that another replica has records that this log should have and lacks, and why. Lacks

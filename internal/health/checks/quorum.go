@@ -52,10 +52,11 @@ func checkQuorum(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("cluster.seeds of %s differ from those of broker %d, which leads the metadata: the voters cannot change",
 				brokersText(q.Differ), c.Self),
-			Works:  "the metadata can be changed",
-			Stops:  true,
-			About:  &health.About{Brokers: q.Differ},
-			Remedy: "set the same list on all brokers, one at a time, and restart each (docs/cluster.md, Change the voters)"})
+			Works: "the metadata can be changed",
+			Stops: true,
+			About: &health.About{Brokers: q.Differ},
+			Remedy: "compare the lists, which `chronikd config check --config FILE` prints, correct those that are wrong, and restart " +
+				"their brokers, one at a time (docs/cluster.md, Change the voters)"})
 	case q.Voters < c.Seeds:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: fmt.Sprintf("only %d of %d seeds vote, so the metadata survive the failure of %s", q.Voters, c.Seeds,
@@ -187,8 +188,8 @@ func written(c *view.Cluster) string {
 		return "no partition can be written now: each waits for a broker that this one does not reach; brokers that run serve reads of what " +
 			"they lead" + old
 	default:
-		return fmt.Sprintf("%d of %s can be written with acks=all, and read: this broker reaches all of their replicas in sync%s", n,
-			text.Plural(c.Partitions, "partition", "partitions"), old)
+		return fmt.Sprintf("%d of %s can be written with acks=all, and read: this broker reaches all of their replicas in sync, which refuse "+
+			"records only on a full or failing disk%s", n, text.Plural(c.Partitions, "partition", "partitions"), old)
 	}
 }
 

@@ -86,7 +86,11 @@ func checkLogDirs(f *Facts, n *notes) {
 				in = append(in, p.String())
 			}
 		}
-		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Error),
+		what := "its partitions can be neither written nor read"
+		if f.several() { // others may serve them: findings about the partitions say so
+			what = "the replicas in it are offline"
+		}
+		finding(d.Path, fmt.Sprintf("it could not be opened, and %s%s: %s", what, named(in), d.Error),
 			d.Remedy+"; then restart the broker, which opens it again (docs/operations.md, A damaged disk)", true, "")
 	}
 }
@@ -537,12 +541,7 @@ func checkDamage(f *Facts, n *notes) {
 }
 
 func checkMissing(f *Facts, n *notes) {
-	count, only := 0, ""
-	for i := range f.Partitions {
-		if p := &f.Partitions[i]; p.Missing != "" && !p.Elsewhere {
-			only = p.String()
-		}
-	}
+	count := 0
 	for i := range f.Partitions {
 		p := &f.Partitions[i]
 		if p.Missing == "" {
@@ -557,13 +556,8 @@ func checkMissing(f *Facts, n *notes) {
 		x.Remedy = "let the broker run until its records are elsewhere: " + f.elsewhere(p) +
 			" (docs/operations.md, Files that are removed)"
 		if p.Elsewhere {
-			x.Severity, x.Stops = health.Warn, true
-			x.Works = servedElsewhere
-			x.Remedy = "find out who removes files of the broker; then restart it: it copies the partition from another replica"
-			if only != "" {
-				x.Remedy = "first bring the records of partition " + only + " elsewhere, see its finding; then restart the broker: " +
-					"it copies this partition from another replica"
-			}
+			x.Severity, x.Works = health.Warn, servedElsewhere+"; the broker copies the partition again"
+			x.Remedy = "find out who removes files of the broker"
 		}
 		n.addFinding(x)
 	}
@@ -574,7 +568,7 @@ func checkMissing(f *Facts, n *notes) {
 
 // elsewhere is how the records of a partition get to where they outlive this process.
 func (f *Facts) elsewhere(p *view.Log) string {
-	if f.several() {
+	if c := f.Cluster; c != nil && len(c.Brokers) > len(p.Replicas) {
 		return health.Command("chronikctl", "topic", "move", p.Topic+":"+strconv.Itoa(int(p.Partition)), "BROKER") +
 			" copies them to another broker"
 	}

@@ -272,7 +272,7 @@ func checkSettings(f *Facts, n *notes) {
 		n.add(health.Note, "configuration",
 			fmt.Sprintf("min.insync.replicas is %d and a new topic has %d replicas: Kafka would reject acks=all, chronik uses %d",
 				s.MinISR, s.Replicas, s.Replicas),
-			fmt.Sprintf("set min.insync.replicas to %d", s.Replicas))
+			fmt.Sprintf("set min.insync.replicas to %d", max(1, s.Replicas-1)))
 	}
 	if most := f.mostReplicas(); most > 0 && s.Replicas > most {
 		n.add(health.Note, "configuration",
@@ -297,13 +297,16 @@ func checkSettings(f *Facts, n *notes) {
 	}
 }
 
-// mostReplicas returns how many replicas a partition can have, 0 if that is not known. Brokers of
-// cluster.seeds that have never started count, since their cluster is new; those that only vote do
-// not.
+// mostReplicas returns how many replicas a partition can have; 0 before the broker serves. Brokers
+// of cluster.seeds that have never started count, since their cluster is new; those that only vote
+// do not.
 func (f *Facts) mostReplicas() int64 {
 	c := f.Cluster
-	if c == nil || !f.Serving {
+	switch {
+	case !f.Serving:
 		return 0
+	case c == nil:
+		return 1
 	}
 	most := max(len(c.Brokers), c.Seeds)
 	for i := range c.Brokers {

@@ -42,6 +42,11 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 			[]string{"note configuration: default.replication.factor is 3 and a partition can have 2 replicas: topics whose creation"},
 		},
 		{
+			"more replicas than the only broker",
+			serving(with(func(s *Settings) { s.Replicas = 3 }), nil),
+			[]string{"note configuration: default.replication.factor is 3 and a partition can have 1 replica"},
+		},
+		{
 			"a broker that only votes",
 			serving(with(func(s *Settings) { s.Replicas = 3 }),
 				&view.Cluster{Brokers: []view.Broker{{VotesOnly: true}, {}, {}}, Seeds: 3}),

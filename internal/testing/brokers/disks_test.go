@@ -321,3 +321,66 @@ func (c *clients) createElsewhere(id int32) {
 	c.w.note("%d partitions are made", len(made))
 	c.ledByOthers(id)
 }
+
+// The directories of partitions are removed while their brokers use them, on one broker or on two
+// at once. Another replica is whole and leads, and what was removed is copied again, without a
+// restart.
+func TestFilesThatAreRemovedFromRunningBrokers(t *testing.T) {
+	for _, n := range []int32{1, 2} {
+		t.Run(fmt.Sprint("on ", n), func(t *testing.T) {
+			history(t, 47, func(w *world, c *clients) {
+				time.Sleep(10 * time.Second)
+				c.inSync()
+				before := []string{w.name(1), w.name(2)}
+				infos, err := w.nodes[3].disk.List(logDir)
+				if err != nil {
+					w.problem("%v", err)
+				}
+				var removed []string
+				for _, in := range infos {
+					dir := path.Join(logDir, in.Name)
+					if strings.Contains(in.Name, "-") && w.segments(1, dir) > 0 && w.segments(2, dir) > 0 {
+						removed = append(removed, dir)
+					}
+				}
+				if len(removed) == 0 {
+					w.problem("no partition has segments on both brokers")
+				}
+				for _, dir := range removed {
+					for id := int32(1); id <= n; id++ {
+						w.remove(w.nodes[id].disk, dir)
+					}
+				}
+				w.note("%d directories are removed from %d brokers", len(removed), n)
+				if until(3*time.Minute, func() bool {
+					for _, dir := range removed {
+						for id := int32(1); id <= n; id++ {
+							if w.segments(id, dir) == 0 {
+								return false
+							}
+						}
+					}
+					return true
+				}) != nil {
+					w.problem("the files are not there again")
+				}
+				c.inSync()
+				c.progress(10 * time.Second)
+				if now := []string{w.name(1), w.name(2)}; !slices.Equal(now, before) {
+					w.problem("%v were restarted: %v", before, now)
+				}
+			})
+		})
+	}
+}
+
+// segments returns how many segments a broker has in the directory of a partition.
+func (w *world) segments(id int32, dir string) (n int) {
+	infos, _ := w.nodes[id].disk.List(dir)
+	for _, in := range infos {
+		if strings.HasSuffix(in.Name, ".log") && in.Size > 0 {
+			n++
+		}
+	}
+	return n
+}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -101,6 +102,6 @@ func (x *examination) judgeConfigs(topic string, replicas int, v *config.Configs
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {
 		x.Add("configs", health.Note, where,
 			fmt.Sprintf("it has one replica in a cluster of %d brokers: if its broker is lost, so is the topic", len(x.Meta.Brokers)),
-			"recreate it with --replication-factor 3, or add replicas")
+			health.Command("chronikctl", "topic", "alter", topic, "--replication-factor", strconv.Itoa(min(3, len(x.Meta.Brokers)))))
 	}
 }

@@ -90,7 +90,7 @@ func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
 	}
 	if n, ok := v.number(minISR); ok && n > int64(replicas) && replicas > 0 {
 		add([]string{minISR}, fmt.Sprintf("min.insync.replicas is %d and it has %s: Kafka refuses acks=all, chronik treats it as %d", n,
-			text.Count(replicas, "replica"), replicas), "min.insync.replicas=%d", replicas)
+			text.Count(replicas, "replica"), replicas), "min.insync.replicas=%d", max(1, replicas-1))
 	} else if ok && replicas > 1 && n == int64(replicas) {
 		add([]string{minISR},
 			fmt.Sprintf("min.insync.replicas is %d, the number of its replicas: acks=all is refused as soon as one replica fails", n),

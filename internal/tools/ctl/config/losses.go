@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -148,10 +149,37 @@ func (d *Edit) loses(ctx context.Context, cl *kgo.Client, e Entity) *loss {
 	if err == nil && len(topics) > 0 {
 		err = d.count(ctx, cl, adm, e, topics, l)
 	}
+	if err == nil && e.Kind == kmsg.ConfigResourceTypeBroker {
+		err = hidden(ctx, cl)
+	}
 	if err != nil {
 		l.unknown = append(l.unknown, err)
 	}
 	return l
+}
+
+// onCluster are the operations on the cluster that Kafka authorizes, as bits.
+const onCluster = 1<<kmsg.ACLOperationCreate | 1<<kmsg.ACLOperationAlter | 1<<kmsg.ACLOperationDescribe |
+	1<<kmsg.ACLOperationClusterAction | 1<<kmsg.ACLOperationDescribeConfigs | 1<<kmsg.ACLOperationAlterConfigs |
+	1<<kmsg.ACLOperationIdempotentWrite
+
+// hidden returns an error if there may be topics that the user may not see: a broker leaves them
+// out of its lists, and a default concerns them all the same. Who has all rights on the cluster is
+// taken for an administrator, who sees all of them.
+func hidden(ctx context.Context, cl *kgo.Client) error {
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.IncludeClusterAuthorizedOperations = true
+	resp, err := req.RequestWith(ctx, cl)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		return app.Refused("describe the cluster", app.BrokerError(err), "")
+	}
+	if resp.ClusterAuthorizedOperations&onCluster != onCluster {
+		return errors.New("those of topics that you may not see")
+	}
+	return nil
 }
 
 // affected returns the topics whose configs the edit may change.

@@ -78,6 +78,9 @@ func list(a *app.App) *cobra.Command {
 			measure(cmd.Context(), a, kadm.NewClient(cl), all)
 			t := &output.Table{Columns: []string{"GROUP", "STATE", "TYPE", "MEMBERS#", "LAG#", "+PROTOCOL", "+COORDINATOR#", "+ERROR"},
 				Empty: "no groups"}
+			if len(missing) > 0 {
+				t.Empty = "no groups of the brokers that answered"
+			}
 			for _, g := range all {
 				members := "?"
 				if g.Members != nil {
