@@ -73,10 +73,13 @@ GARBAGE := GOGC=200
 # Those that take the longest begin first, and the others run beside them.
 LONG := ./internal/testing/brokers ./internal/testing/system ./internal/storage
 
-.PHONY: test
+.PHONY: test test-all test-rules
 test: ## all tests that need nothing but Go
+	@$(MAKE) --no-print-directory -j2 test-all test-rules
+test-all:
 	$(GARBAGE) go test $(QUICKLY) -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(if $(filter ./...,$(PKGS)),$(LONG)) $(PKGS)
-	$(GARBAGE) go test $(QUICKLY) -p=$(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule $(RULES)
+test-rules: # one package at a time, while long tests wait
+	$(GARBAGE) go test $(QUICKLY) -p=1 -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule $(RULES)
 
 .PHONY: quick
 quick: ## tests the packages that differ from BASE (default main), and for the rest of a minute those that import them

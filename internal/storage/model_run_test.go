@@ -16,7 +16,7 @@ import (
 //	CHRONIK_MODEL_RUNS=n   run this many histories, or histories for this time (45s)
 func TestModel(t *testing.T) {
 	t.Parallel()
-	runs, first := tries.Of(t, "CHRONIK_MODEL_RUNS", race.Some(80, 10)), uint64(1)
+	runs, first := tries.Of(t, "CHRONIK_MODEL_RUNS", race.Some(60, 10)), uint64(1)
 	cfg := modelConfig{steps: 120}
 	if s := os.Getenv("CHRONIK_MODEL_SEED"); s != "" {
 		first, _ = strconv.ParseUint(s, 10, 64)
