@@ -96,7 +96,9 @@ func TestALogThatIsRepaired(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	l := someSealed(t, d, 1)
-	l.applyEvent(loglife.SegmentFailed, ErrFailed)
+	l.mu.Lock()
+	l.life.state = loglife.Failing // without an event, for which the repair would begin
+	l.mu.Unlock()
 	must(t, disk.Remove(l.segments[len(l.segments)-1].Path()))
 	checked(d, 3)
 	absentFiles(t, "the last segment", l, 0)
