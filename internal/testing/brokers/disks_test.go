@@ -332,18 +332,17 @@ func TestFilesThatAreRemovedFromRunningBrokers(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				c.inSync()
 				before := []string{w.name(1), w.name(2)}
-				infos, err := w.nodes[3].disk.List(logDir)
-				if err != nil {
-					w.problem("%v", err)
-				}
 				var removed []string
-				for _, in := range infos {
-					dir := path.Join(logDir, in.Name)
-					if strings.Contains(in.Name, "-") && w.segments(1, dir) > 0 && w.segments(2, dir) > 0 {
-						removed = append(removed, dir)
+				if until(10*time.Minute, func() bool {
+					infos, _ := w.nodes[3].disk.List(logDir)
+					for _, in := range infos {
+						dir := path.Join(logDir, in.Name)
+						if strings.Contains(in.Name, "-") && w.segments(1, dir) > 0 && w.segments(2, dir) > 0 {
+							removed = append(removed, dir)
+						}
 					}
-				}
-				if len(removed) == 0 {
+					return len(removed) > 0
+				}) != nil {
 					w.problem("no partition has segments on both brokers")
 				}
 				for _, dir := range removed {
