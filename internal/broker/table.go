@@ -100,13 +100,8 @@ func (l apiDef[R]) api() api {
 func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	c := call{b: b, r: r}
 	sized := l.inProportion || l.answerBytes != nil && len(r.Body) <= largeBody
-	forwards, how := b.forwards(r), network.AtOnce
-	switch {
-	case forwards && l.route.join != nil:
-		how = network.Gathering
-	case l.handle.waits != nil:
-		how = network.Waiting
-	}
+	forwards := b.forwards(r)
+	how := l.building(forwards)
 	// Another broker may have to build the answer: meanwhile this one reserves nothing.
 	first := !sized && (!forwards || l.route.to == nil)
 	if first && !b.reserveAnswer(r, b.mostAnswer(), how) {
@@ -140,9 +135,12 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if forwards && l.forwarded(&c, req) {
 		return
 	}
-	if !first && !sized && !b.reserveAnswer(r, b.mostAnswer(), how) {
-		c.ended()
-		return
+	if !first && !sized {
+		c.place.mayWait() // others have the memory, and wait for a place
+		if !b.reserveAnswer(r, b.mostAnswer(), how) {
+			c.ended()
+			return
+		}
 	}
 	if l.enabled != nil && !l.enabled(b.image()) {
 		l.refused(c, req, kerr.UnsupportedVersion)
@@ -194,6 +192,18 @@ func (l *apiDef[R]) serve(b *Handler, r *network.Request) {
 	if l.copyBody != nil {
 		c.place.end() // from here on it may wait for other members
 	}
+}
+
+// building returns what a request may wait for while it has the memory of its answer. forwards: it
+// may be passed to other brokers.
+func (l *apiDef[R]) building(forwards bool) network.Building {
+	switch {
+	case forwards && l.route.join != nil:
+		return network.Gathering
+	case l.handle.waits != nil:
+		return network.Waiting
+	}
+	return network.AtOnce
 }
 
 // forwarded handles a request to a listener with one address for all brokers. It returns true if

@@ -71,7 +71,8 @@ func (s *abilities) examine(m *Manager, now time.Duration) {
 		case 0:
 			m.opt.Logger.Info("log directory takes records again: this broker can lead its partitions", zap.String("dir", d.Path()))
 		default:
-			m.opt.Logger.Error("log directory takes no records: replicas in sync elsewhere lead its partitions, if there are any; see chronikctl cluster health",
+			m.opt.Logger.Error("log directory takes no records: replicas in sync elsewhere lead its partitions, if there are any; "+
+				"see chronikctl cluster health",
 				zap.String("dir", d.Path()),
 				zap.Stringer("because", a.why), zap.Error(err))
 		}

@@ -276,8 +276,8 @@ func checkSettings(f *Facts, n *notes) {
 	}
 	if most := f.mostReplicas(); most > 0 && s.Replicas > most {
 		n.add(health.Note, "configuration",
-			fmt.Sprintf("default.replication.factor is %d and a partition can have %s: topics whose creation does not say how many it gets are refused",
-				s.Replicas, text.Count(int(most), "replica")),
+			fmt.Sprintf("default.replication.factor is %d and a partition can have %s: topics whose creation does not say how many "+
+				"it gets are refused", s.Replicas, text.Count(int(most), "replica")),
 			fmt.Sprintf("set default.replication.factor to %d, or start the other brokers", most))
 	}
 	if s.RetentionBytes >= 0 && s.RetentionBytes < s.SegmentBytes {
