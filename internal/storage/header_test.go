@@ -204,27 +204,36 @@ func TestEveryBitOfAHeader(t *testing.T) {
 // It is never corrected wrongly, and another offset is unnoticed only within the gap.
 func TestEveryBitOfAHeaderBetweenGaps(t *testing.T) {
 	disk, all := withEpochs(t, true)
-	count := map[outcome]int{}
+	count, tight := map[outcome]int{}, 0
 	for i := range all {
 		b, end := record.Batch(all[i].data), int64(1<<40)
 		if i+1 < len(all) {
 			end = record.Batch(all[i+1].data).BaseOffset()
 		}
+		if all[i].gap == 0 && b.LastOffset()+1 == end {
+			tight++
+		}
 		for bit := range checksummed * 8 {
 			got := passOver(t, disk, "scrub", &all[i], bit, broken{})
 			at, wrong := bit/8, slices.Clone(b)
 			wrong[at] ^= 1 << (bit % 8)
-			inGap := wrong.BaseOffset() >= b.BaseOffset()-all[i].gap && wrong.LastOffset() < end && at < lengthAt
-			switch want := map[bool]outcome{true: corrected, false: reported}[at >= epochAt && at < magicAt]; {
-			case at < lengthAt && (got != unnoticed || inGap):
+			inGap := wrong.BaseOffset() >= b.BaseOffset()-all[i].gap && wrong.LastOffset() < end
+			ok := got == corrected
+			switch {
+			case at < lengthAt:
 				count[got]++
-			case at < lengthAt || got != want:
+				ok = got != unnoticed || inGap
+			case at < epochAt, at == magicAt:
+				ok = got == reported
+			}
+			if !ok {
 				t.Errorf("batch %d of %d, byte %d, bit %d: %d", i, len(all), at, bit%8, got)
 			}
 		}
 	}
-	if count[corrected] == 0 || count[reported] == 0 || count[unnoticed] == 0 || count[unnoticed] > count[corrected]/20 {
-		t.Errorf("base offsets: %v", count)
+	// How many batches stand next to gaps, and to how large ones, depends on where the schedule cut the segments.
+	if count[reported] == 0 || tight > 0 && count[corrected] == 0 || count[unnoticed] > len(all)*lengthAt*8/20 {
+		t.Errorf("base offsets: %v, %d batches have no gap beside them", count, tight)
 	}
 }
 
