@@ -231,7 +231,8 @@ func TestEveryBitOfAHeaderBetweenGaps(t *testing.T) {
 			}
 		}
 	}
-	// How many batches stand next to gaps, and to how large ones, depends on where the schedule cut the segments.
+	// How many batches stand next to gaps, and to how large ones, depends on where the schedule cut
+	// the segments.
 	if count[reported] == 0 || tight > 0 && count[corrected] == 0 || count[unnoticed] > len(all)*lengthAt*8/20 {
 		t.Errorf("base offsets: %v, %d batches have no gap beside them", count, tight)
 	}
