@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/config"
@@ -29,7 +30,8 @@ type secureFlags struct {
 func (c *commandLine) secureCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "secure", Short: "Make everything that a broker with TLS and logins needs", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: c.noSettings,
 	}
 	var f secureFlags
 	create := &cobra.Command{
@@ -66,6 +68,18 @@ func (c *commandLine) secureCommand() *cobra.Command {
 		"file with the password of admin in its first line; only its owner may be able to read it")
 	cmd.AddCommand(create, c.secureAddCommand())
 	return cmd
+}
+
+// noSettings rejects the flags of settings for a command that does not read them, because they
+// would have no effect unnoticed.
+func (c *commandLine) noSettings(cmd *cobra.Command, _ []string) (err error) {
+	c.root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if err == nil && f.Changed {
+			err = usage(fmt.Errorf("--%s has no effect here: %s writes the settings of a broker to chronikd.yaml; change them there, "+
+				"or start the broker with the flag", f.Name, cmd.CommandPath()))
+		}
+	})
+	return err
 }
 
 func (c *commandLine) secureAddCommand() *cobra.Command {

@@ -423,6 +423,8 @@ func TestMistakesOfSecureInit(t *testing.T) {
 		{[]string{"x", "--nodes", "a:65534"}, "is not a host name"},
 		{[]string{"x", "--nodes", "a", "--advertise", "a:1"}, "exclude each other"},
 		{[]string{"x", "--renew", "--nodes", "a"}, "--renew keeps the names"},
+		{[]string{"x", "--data-dir", "/d"}, "--data-dir has no effect here: chronikd secure init writes"},
+		{[]string{"x", "--set", "node.id=2"}, "--set has no effect here"},
 		{[]string{"x", "--renew"}, "no such file"},
 	} {
 		t.Chdir(t.TempDir())

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A retention is suspicious only if its unit is not written and it is shorter than a minute.
+// A retention is suspicious only if its unit is not written, and it is shorter than a minute or a
+// usual time in seconds.
 func TestUnitless(t *testing.T) {
 	for _, c := range []struct {
 		name, written string
@@ -13,6 +14,10 @@ func TestUnitless(t *testing.T) {
 	}{
 		{"retention.ms", "7", true}, {"log.retention.ms", "59999", true}, {"log.retention.ms", "0", false},
 		{"log.local.retention.ms", "30", true}, {"log.cleaner.delete.retention.ms", "1", true},
+		{"retention.ms", "3600", true}, {"retention.ms", "86400", true}, {"retention.ms", "604800", true},
+		{"retention.ms", "2592000", true},
+		{"retention.ms", "31536000", true}, {"retention.ms", "3600000", false}, {"retention.ms", "86400000", false},
+		{"retention.ms", "90000", false}, {"retention.ms", "604800000", false}, {"retention.ms", "+604800", false},
 		{"retention.ms", "60000", false}, {"retention.ms", "-1", false}, {"retention.ms", "7d", false},
 		{"retention.ms", "7ms", false}, {"retention.ms", "+7", false}, {"retention.bytes", "7", false}, {"log.retention.hours", "7", false},
 		{"log.retention.check.interval.ms", "7", false},

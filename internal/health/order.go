@@ -12,11 +12,17 @@ import (
 // InOrder puts what must come first before the remedies in list that stop a broker. all are the
 // findings of the cluster, as far as they are known, with those in list. A stop may cost the
 // majority of the metadata or the last copy of records while another broker is away, copies
-// records, or is stopped for a remedy of its own. list and all must not share an array.
+// records, or is stopped for a remedy of its own. What is more than a note does not wait for the
+// remedies of notes. list and all must not share an array.
 func InOrder(list, all []Finding) {
-	stopped := stopping(all)
+	everything := stopping(all)
+	urgent := stopping(slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Severity == Note }))
 	for i := range list {
 		if f := &list[i]; f.Stops {
+			stopped := urgent
+			if f.Severity == Note {
+				stopped = everything
+			}
 			f.Remedy = before(f, all, stopped) + f.Remedy
 		}
 	}

@@ -73,7 +73,8 @@ func (x *Installation) Summary(context string) string {
 	}
 	if context != "" {
 		fmt.Fprintf(&b, "chronikctl:    chronikctl --context %s topic list\n", Context)
-		fmt.Fprintf(&b, "Kafka's tools: --bootstrap-server %s --command-config %s\n", bootstrap(plans), properties(context, Context))
+		own := contexts.Properties(context, Context)
+		fmt.Fprintf(&b, "Kafka's tools: --bootstrap-server %s --command-config %s\n", bootstrap(plans), own)
 		fmt.Fprintf(&b, "password:      of %s, in %s and the file for Kafka's tools only\n", adminUser, context)
 	}
 	fmt.Fprintf(&b, "clients trust: %s\n", filepath.Join(dir, "ca.pem"))
@@ -83,11 +84,6 @@ func (x *Installation) Summary(context string) string {
 		fmt.Fprintf(&b, "keep %s: secure add gives none of its numbers and addresses again\n", rosterPath(dir))
 	}
 	return b.String()
-}
-
-// properties returns the path of a context's file for Kafka's tools, next to chronikctl's file.
-func properties(file, context string) string {
-	return filepath.Join(filepath.Dir(file), context+".properties")
 }
 
 // SaveContext adds the context Context to chronikctl's file, which the environment names, and
@@ -101,15 +97,14 @@ func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (s
 	ca := filepath.Join(x.dir, "ca.pem")
 	if old, ok := file.Contexts[Context]; ok && old[contexts.TLSCA] != ca {
 		n := 1
-		for file.Contexts[fmt.Sprintf("%s-%d", Context, n)] != nil {
+		for !file.Free(fmt.Sprintf("%s-%d", Context, n)) {
 			n++
 		}
 		name := fmt.Sprintf("%s-%d", Context, n)
-		file.Contexts[name] = old
-		if err := os.Rename(properties(file.Path, Context), properties(file.Path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := file.Rename(Context, name); err != nil {
 			return "", err
 		}
-		fmt.Fprintf(out, "the former context %s is now %s\n", Context, name)
+		fmt.Fprintf(out, "the former context %s is now %s; chronikctl context rename gives it another name\n", Context, name)
 	}
 	delete(file.Contexts, Context)
 	settings := map[string]string{
@@ -127,7 +122,7 @@ func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (s
 	if err := file.Save(); err != nil {
 		return "", err
 	}
-	own := properties(file.Path, Context)
+	own := contexts.Properties(file.Path, Context)
 	if err := os.Remove(own); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}

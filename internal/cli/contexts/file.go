@@ -149,11 +149,60 @@ func scalar(v any) (string, error) {
 	return "", fmt.Errorf("%v is neither a single value nor a list of them", v)
 }
 
+// checkName returns an error unless a context may have the name.
+func checkName(context string) error {
+	if !regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString(context) {
+		return fmt.Errorf("%q is not a valid name of a context; use 1 to 64 letters, digits, '.', '_' and '-'", context)
+	}
+	return nil
+}
+
+// Properties returns the path of a context's file for Kafka's tools, which `chronikd secure init`
+// writes next to the file of contexts.
+func Properties(file, context string) string {
+	return filepath.Join(filepath.Dir(file), context+".properties")
+}
+
+// Free reports whether Rename accepts a name.
+func (f *File) Free(name string) bool {
+	_, taken := f.Contexts[name]
+	_, err := os.Lstat(Properties(f.Path, name))
+	return !taken && errors.Is(err, fs.ErrNotExist)
+}
+
+// Rename gives a context a name that no other has, with its file for Kafka's tools. If it is the
+// current one, it stays so.
+func (f *File) Rename(from, to string) error {
+	settings, err := f.Context(from)
+	if err == nil {
+		err = checkName(to)
+	}
+	if err != nil {
+		return err
+	}
+	if _, taken := f.Contexts[to]; taken {
+		return fmt.Errorf("there is a context %s already; chronikctl context delete %s deletes it", to, to)
+	}
+	old, own := Properties(f.Path, from), Properties(f.Path, to)
+	if !f.Free(to) {
+		return fmt.Errorf("there is a file %s already, which would be replaced; move it away", own)
+	}
+	if err := os.Rename(old, own); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	delete(f.Contexts, from)
+	f.Contexts[to] = settings
+	if f.Current == from {
+		f.Current = to
+	}
+	return nil
+}
+
 // Set sets a setting of a context and creates the context if necessary. An empty value removes the
 // setting.
 func (f *File) Set(context, name, value string) error {
-	if !regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString(context) {
-		return fmt.Errorf("%q is not a valid name of a context; use 1 to 64 letters, digits, '.', '_' and '-'", context)
+	if err := checkName(context); err != nil {
+		return err
 	}
 	s, ok := Lookup(name)
 	if !ok {

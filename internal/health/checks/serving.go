@@ -197,7 +197,7 @@ func checkPartitions(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Note, Subject: health.ThisBroker,
 			Problem: fmt.Sprintf("%s copied again because stored bytes were damaged or missing; the last one was %s at %s: %s",
 				text.Plural(r.N, "replica was", "replicas were"), r.Last, r.At.UTC().Format(time.RFC3339), r.Why),
-			Works: "no record is missing",
+			Works: "they have all records of their leaders",
 			Remedy: "find the cause in the kernel's log and in the disk's SMART values, and replace the disk if it happens again; " +
 				"the note ends a day after the last copy"})
 	}

@@ -275,10 +275,13 @@ func checkSettings(f *Facts, n *notes) {
 			fmt.Sprintf("set min.insync.replicas to %d", max(1, s.Replicas-1)))
 	}
 	if most := f.mostReplicas(); most > 0 && s.Replicas > most {
+		remedy := fmt.Sprintf("set default.replication.factor to %d", most)
+		if f.several() {
+			remedy += ", or start the other brokers"
+		}
 		n.add(health.Note, "configuration",
 			fmt.Sprintf("default.replication.factor is %d and a partition can have %s: topics whose creation does not say how many "+
-				"it gets are refused", s.Replicas, text.Count(int(most), "replica")),
-			fmt.Sprintf("set default.replication.factor to %d, or start the other brokers", most))
+				"it gets are refused", s.Replicas, text.Count(int(most), "replica")), remedy)
 	}
 	if s.RetentionBytes >= 0 && s.RetentionBytes < s.SegmentBytes {
 		n.add(health.Warn, "configuration",

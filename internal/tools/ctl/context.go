@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
@@ -17,10 +18,15 @@ import (
 // contextCommand returns the command context.
 func contextCommand(a *app.App) *cobra.Command {
 	c := app.Offline(app.Parent("context", "Save connection settings under names", contextList(a), contextUse(a), contextSet(a),
-		contextShow(a), contextDelete(a)))
+		contextShow(a), contextRename(a), contextDelete(a)))
 	c.Long = "A context is a named set of settings: brokers, TLS, SASL and the others that every command has as flags. The file is\n" +
 		"$" + contexts.EnvFile +
 		"; by default ~/.config/chronik/chronikctl.yaml. A flag has priority over a variable, a variable over the context."
+	const use = "context use selects the current context"
+	cli.Instead(c, map[string]string{"use-context": use, "switch": use, "select": use, "get-contexts": "context list lists them",
+		"get": "context list lists them, context show shows the settings", "current-context": "context show shows its settings",
+		"create": "context set creates a context", "add": "context set creates a context", "mv": "context rename gives it another name",
+		"remove": "context delete deletes one", "rm": "context delete deletes one"})
 	return c
 }
 
@@ -147,6 +153,21 @@ func contextSet(a *app.App) *cobra.Command {
 				a.Note("note: %s; chronikctl context use %s selects %s", note, args[0], args[0])
 			}
 			return err
+		},
+	}
+}
+
+func contextRename(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "rename NAME NEW", Short: "Give a context another name", Args: app.Args(2, 2, "a context and its new name"),
+		ValidArgsFunction: contextNames(a),
+		Long: "rename gives a context another name, which no context has. The current context stays the current one. Its file for Kafka's\n" +
+			"tools, which `chronikd secure init` wrote, is renamed, too.",
+		Example: "  chronikctl context rename secured prod",
+		RunE: func(_ *cobra.Command, names []string) error {
+			return edit(a, func(f *contexts.File) (string, error) {
+				return fmt.Sprintf("context %s is now %s", names[0], names[1]), f.Rename(names[0], names[1])
+			})
 		},
 	}
 }

@@ -58,8 +58,8 @@ var declaredFields = [][3]string{
 }
 
 // noJSON are commands that print no result, or a text in every format.
-var noJSON = []string{"completion bash", "completion fish", "completion powershell", "completion zsh", "context delete", "context set",
-	"context use", "produce"}
+var noJSON = []string{"completion bash", "completion fish", "completion powershell", "completion zsh", "context delete", "context rename",
+	"context set", "context use", "produce"}
 
 // unlisted returns the commands that no line begins with.
 func unlisted(root *cobra.Command, lines []string) (missing []string) {

@@ -121,7 +121,7 @@ func (*asked) copy(to io.Writer, from io.Reader, pass func([]byte) bool) error {
 
 // askNoBroker are commands that ask no broker, or need none that answers.
 var askNoBroker = []string{"api-versions", "broker list", "cert show", "completion bash", "completion fish", "completion powershell",
-	"completion zsh", "context delete", "context list", "context set", "context show", "context use",
+	"completion zsh", "context delete", "context list", "context rename", "context set", "context show", "context use",
 	"debug waits", "log dump", "log repair",
 	"log verify", "profile list", "profile show", "version"}
 

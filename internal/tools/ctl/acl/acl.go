@@ -26,16 +26,22 @@ import (
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("acl", "List, add, remove and explain access rules (ACLs)", list(a), add(a), remove(a), explain(a))
 	c.Aliases = []string{"acls"}
+	const order = "the principal and the operation are arguments: acl add USER OPERATION RESOURCE"
 	cli.Instead(c, map[string]string{
-		"create":   "acl add adds rules",
-		"grant":    "acl add adds rules",
-		"allow":    "acl add adds rules",
-		"deny":     "acl add --deny adds rules that deny",
-		"delete":   "acl remove removes rules",
-		"revoke":   "acl remove removes rules",
-		"describe": "acl list shows rules, acl explain what they decide",
-		"check":    "acl explain says which rule decides",
-		"test":     "acl explain says which rule decides",
+		"create":            "acl add adds rules",
+		"grant":             "acl add adds rules",
+		"allow":             "acl add adds rules",
+		"deny":              "acl add --deny adds rules that deny",
+		"delete":            "acl remove removes rules",
+		"revoke":            "acl remove removes rules",
+		"describe":          "acl list shows rules, acl explain what they decide",
+		"check":             "acl explain says which rule decides",
+		"test":              "acl explain says which rule decides",
+		"--allow-principal": order,
+		"--principal":       order,
+		"--operation":       order,
+		"--deny-principal":  "--deny makes a rule that denies: acl add USER OPERATION RESOURCE --deny",
+		"--allow-host":      "--host names the host",
 	})
 	return c
 }

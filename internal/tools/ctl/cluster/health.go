@@ -126,11 +126,11 @@ func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, port, listener a
 	return err
 }
 
-// Ended turns an error that ended the checks into a finding if there is a bad finding: that is the
-// likely cause. Otherwise it returns the error.
+// Ended turns an error that ended the checks into a finding if there is a bad finding or a broker
+// that does not answer: that is the likely cause. Otherwise it returns the error.
 func (c *Checkup) Ended(ctx context.Context, err error) error {
 	bad := slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Severity == health.Bad })
-	if err == nil || !bad || ctx.Err() != nil {
+	if err == nil || !bad && len(c.silent) == 0 || ctx.Err() != nil {
 		return err
 	}
 	if c.member && len(c.silent) > 0 { // the findings about these brokers have the cause

@@ -174,6 +174,10 @@ func TestTheReportIsYoungerThanTheWaitForSilentBrokers(t *testing.T) {
 		if !slices.Equal(c.silent, []int32{2}) || len(about) != 1 {
 			t.Errorf("%s: silent %d, findings %+v", name, c.silent, c.findings)
 		}
+		// Nor does a request that waited for it in vain end the command without these findings.
+		if err := c.Ended(t.Context(), errors.New("no answer")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,7 +34,9 @@ func (x *examination) configs(ctx context.Context) error {
 		x.lacks("configs of topic "+name, failed[name])
 	}
 	broker := config.Values{}
-	if ids := x.Meta.Brokers.NodeIDs(); len(ids) > 0 {
+	// Brokers that stand still would end the examination of the others.
+	silent := func(id int32) bool { return slices.Contains(x.silent, id) }
+	if ids := slices.DeleteFunc(x.Meta.Brokers.NodeIDs(), silent); len(ids) > 0 {
 		one := config.OneBroker(ids[0])
 		all, failed, err := config.ReadAll(ctx, x.cl, []config.Entity{one})
 		if err == nil {

@@ -28,7 +28,8 @@ func set(a *app.App) *cobra.Command {
 		})
 	c.Long = "set sets configs of a topic, broker, group, logger or subscription to metrics of clients, atomically. If the change\n" +
 		"makes records fall out of logs at once, it counts them and asks; --yes confirms, --dry-run only lists. It also asks if\n" +
-		"retention.ms is below one minute and has no unit, and if brokers have as many connections as max.connections allows, or more."
+		"retention.ms has no unit and was probably meant in days or seconds, and if brokers have as many connections as max.connections\n" +
+		"allows, or more."
 	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n" +
 		"  chronikctl config set broker default log.retention.ms=1d\n" +
 		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG\n" +

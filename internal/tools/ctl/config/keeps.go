@@ -154,7 +154,7 @@ func (k keeps) cut(p *held, now time.Time) int64 {
 	return min(cut, p.end)
 }
 
-// unitless returns the numbers of milliseconds in the edit that are the retention, are short and
+// unitless returns the numbers of milliseconds in the edit that are the retention, suspicious, and
 // have no unit, each with the reason why that is probably a mistake.
 func (d *Edit) unitless() (all []string) {
 	for _, s := range d.Set {

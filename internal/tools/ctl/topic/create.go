@@ -30,8 +30,8 @@ func create(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "create NAME...", Short: "Create topics", Args: app.Args(1, -1, "at least one topic"),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		Long: "create creates topics, each with the same number of partitions, replicas and configs. It asks if retention.ms is below one\n" +
-			"minute and has no unit, as config set does; --yes confirms.",
+		Long: "create creates topics, each with the same number of partitions, replicas and configs. It asks if retention.ms has no\n" +
+			"unit and was probably meant in days or seconds, as config set does; --yes confirms.",
 		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
 			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
 		RunE: func(cmd *cobra.Command, names []string) error {
