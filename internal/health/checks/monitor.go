@@ -533,7 +533,8 @@ func (m *Monitor) expect(f *Facts, heard []health.Heard) (brokers []int32) {
 			continue
 		}
 		brokers = append(brokers, b.ID)
-		if b.State != "active" {
+		// Until this broker serves, its metadata may be old, and the others not connected.
+		if b.State != "active" || !f.Serving {
 			continue
 		}
 		since, was := before[b.ID]

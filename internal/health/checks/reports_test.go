@@ -164,6 +164,31 @@ func TestAMonitorShowsAllBrokers(t *testing.T) {
 	})
 }
 
+// A broker that starts has other brokers in its metadata long before they are connected. It waits
+// for their reports from when it serves clients.
+func TestAStartWaitsForReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, _ := monitored(t)
+		f := member(func(c *view.Cluster) { c.Self = 7; c.Brokers[0].ID, c.Brokers[1].ID = 7, 3; c.Brokers = c.Brokers[:2] })
+		f.Serving = false
+		set(f)
+		must.OK(t, m.Speak(t.Context()))
+		time.Sleep(time.Minute)
+		f.Serving = true
+		set(f)
+		for _, x := range []struct {
+			wait time.Duration
+			want int
+		}{{health.FreshFor / 2, 0}, {2 * health.FreshFor, 1}} {
+			time.Sleep(x.wait)
+			synctest.Wait()
+			if r := m.Last(); len(r.Findings) != x.want {
+				t.Errorf("%v later: %+v, want %d findings", x.wait, r.Findings, x.want)
+			}
+		}
+	})
+}
+
 // What other brokers get has findings of the last second; asking for it more often runs no checks.
 func TestARecentReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
