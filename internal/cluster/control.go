@@ -30,7 +30,9 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 	applier.Subscribe("controller", loop.Follow)
 	applier.Subscribe("links", func(_ context.Context, prev, next *metadata.Image, _ *metadata.Delta) error {
 		c.book.follow(next)
-		c.others.changed(prev, next)
+		if c.others.changed(prev, next) && c.o.Changed != nil {
+			c.o.Changed()
+		}
 		return nil
 	})
 	if err := applier.Start(c.ctx, c.store); err != nil {

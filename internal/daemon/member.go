@@ -67,7 +67,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: coordinators.InternalReplicas(&r.conf),
 		Secrets:          peers.Secrets, Logs: r.data.Cluster(),
-		Version: b.version, Health: b.health.Recent, Progress: b.waits, Log: b.log,
+		Version: b.version, Health: b.health.Recent, Changed: b.health.Wake, Progress: b.waits, Log: b.log,
 		Fail: func(err error) { b.fail(b.memberError(context.Background(), r, err)) },
 		Adopt: func(nc net.Conn, early []byte, of *network.Adopted) error {
 			if s := r.server.Load(); s != nil {

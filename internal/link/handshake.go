@@ -195,7 +195,8 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	p, err := c.expect(frame.HE)
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		return fmt.Errorf("the peer closed the connection when this broker introduced itself; "+
-			"check that the address is the listener for brokers (inter.broker.listener.name)%s: %w", plainHint(c.nc), err)
+			"a broker that runs without cluster.seeds does that, and joins when it is restarted with them; otherwise check that the address is "+
+			"the listener for brokers (inter.broker.listener.name)%s: %w", plainHint(c.nc), err)
 	}
 	if m := TLSMismatch(err); m != nil {
 		return m

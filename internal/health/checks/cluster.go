@@ -132,7 +132,10 @@ func checkMembership(f *Facts, n *notes) {
 func storeFailed(q *view.Quorum) bool { return q.Failed != "" && q.Voters > 1 }
 
 func leaderText(c *view.Cluster) string {
-	if c.Quorum.Leader < 0 {
+	switch {
+	case c.Quorum.Leader == c.Self: // it stood still, and does not know yet that another one leads
+		return "the other brokers"
+	case c.Quorum.Leader < 0:
 		return "the metadata leader"
 	}
 	return fmt.Sprintf("the metadata leader, broker %d", c.Quorum.Leader)

@@ -73,6 +73,7 @@ type Monitor struct {
 	o      Options
 	asks   chan chan struct{} // unbuffered: channels of callers, with capacity 1, that the next checks answer
 	speak  chan chan struct{} // the same of Speak: the checks run at once
+	woken  chan struct{}      // capacity 1: Wake was called
 	quit   chan struct{}      // closed by Stop
 	done   sync.WaitGroup
 	ended  chan struct{} // closed when done is zero
@@ -120,6 +121,7 @@ func Start(o Options) *Monitor {
 		o:      o,
 		asks:   make(chan chan struct{}),
 		speak:  make(chan chan struct{}),
+		woken:  make(chan struct{}, 1),
 		quit:   make(chan struct{}),
 		ended:  make(chan struct{}),
 		aware:  make(chan struct{}),
@@ -222,6 +224,15 @@ func (m *Monitor) Report(ctx context.Context) *health.Report {
 	defer cancel()
 	_ = m.await(ctx, m.asks) // without a response, the report has the last findings
 	return m.Last()
+}
+
+// Wake makes the checks run soon, because something has changed that they examine. It does not
+// block. Without it, a client that has seen the change would be told of it up to 2 s later.
+func (m *Monitor) Wake() {
+	select {
+	case m.woken <- struct{}{}:
+	default: // they will
+	}
 }
 
 // Speak waits for the slow facts, starts to log findings, and runs the checks. Until then nothing
@@ -451,14 +462,21 @@ func (m *Monitor) run() {
 	m.examine()
 	var waiting []chan struct{} // for the next checks
 	var due <-chan time.Time    // time of the next checks on request
+	soon := func() {
+		if due == nil {
+			due = time.After(min(idleShare*m.took-time.Since(m.rested), mostPause))
+		}
+	}
 	for {
 		select {
 		case <-m.quit:
 			return
 		case answer := <-m.asks:
-			if waiting = append(waiting, answer); due == nil {
-				due = time.After(min(idleShare*m.took-time.Since(m.rested), mostPause))
-			}
+			waiting = append(waiting, answer)
+			soon()
+			continue
+		case <-m.woken:
+			soon()
 			continue
 		case answer := <-m.speak:
 			m.speaks.Store(true)

@@ -131,6 +131,22 @@ func TestReadinessFollowsTheFindings(t *testing.T) {
 	})
 }
 
+// What others are told of a change is not as old as the last checks.
+func TestAChangeIsExaminedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, _ := monitored(t)
+		m.Report(t.Context())
+		set(Facts{Files: Files{Limit: 100, Open: 85}})
+		m.Wake()
+		m.Wake()
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if got := m.Last().Findings; len(got) != 1 {
+			t.Errorf("%d findings, want 1", len(got))
+		}
+	})
+}
+
 // A broker that waits for others continues when a cause is removed, not after some time.
 func TestTheRemedyOfAPhaseThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,12 +14,14 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Bounds of a request.
 const (
 	askTime   = 5 * time.Second
 	maxAnswer = 64 << 20    // bytes
+	maxSaid   = 200         // bytes of a text that is shown as an error
 	probeTime = time.Minute // for measuring disks
 )
 
@@ -170,6 +172,10 @@ func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path s
 		return nil, fmt.Errorf("admin port %s%s: %s", p.base, path, said.Error)
 	case resp.StatusCode == http.StatusNotFound:
 		return nil, fmt.Errorf("%s%s: %w", p.base, path, ErrNoAdminPort)
+	}
+	// A port that speaks HTTPS says so in a line of text.
+	if line := text.OneLine(string(body)); resp.StatusCode == http.StatusBadRequest && line != "" && len(line) <= maxSaid {
+		return nil, fmt.Errorf("admin port %s%s: %s", p.base, path, line)
 	}
 	return nil, fmt.Errorf("admin port %s%s: status %s", p.base, path, resp.Status)
 }

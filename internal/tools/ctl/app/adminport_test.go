@@ -74,6 +74,7 @@ func TestAbsentIsToldApartFromWrong(t *testing.T) {
 		"refused":      {port(t, "--admin", "127.0.0.1:1"), true, "--admin"},
 		"starting":     {answering(t, 503, `{"error":"recovering"}`), false, "recovering"},
 		"broken":       {answering(t, 500, "oops"), false, "status 500"},
+		"HTTPS":        {answering(t, 400, "This port speaks HTTPS.\n"), false, "This port speaks HTTPS."},
 	} {
 		_, err := c.p.Health(t.Context())
 		if err == nil || errors.Is(err, ErrNoAdminPort) != c.absent || !strings.Contains(err.Error(), c.says) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -254,6 +255,31 @@ func TestAConnectionThatNeverAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The client library repeats a request to a broker that has just ended, until another one leads its
+// partitions. One that stays away ends the command.
+func TestABrokerThatHasJustEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialer{tcp: func(_ context.Context, network, _ string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		}}
+		d.patience.Store(int64(time.Minute))
+		refused := func(when, want string) {
+			t.Helper()
+			var op *net.OpError
+			if _, err := d.dial(t.Context(), "tcp", "b:9092"); !errors.As(err, &op) || op.Op != want || !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("%s: %v, want the error of a %s", when, err, want)
+			}
+		}
+		refused("an address of --brokers", "dial")
+		d.remembers.Store(true)
+		refused("at once", "connect")
+		time.Sleep(refusedFor - 1)
+		refused("a moment later", "connect")
+		time.Sleep(1)
+		refused("later", "dial")
+	})
 }
 
 // A broker that is silent once costs a command no second wait: requests that any broker may answer

@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/cli"
@@ -33,6 +34,7 @@ type dialer struct {
 	// address.
 	remembers atomic.Bool
 	silent    sync.Map
+	refused   sync.Map // since when an address refuses connections, by address
 }
 
 // connectTime bounds connecting to a broker that another one has named. The kernel there answers,
@@ -71,6 +73,25 @@ func (d *dialer) knownSilent(network, addr string) error {
 	return nil
 }
 
+// refusedFor is for how long a refused connection is attempted again: a broker that was killed is
+// the leader of its partitions until the cluster has noticed it, and another one leads them then.
+const refusedFor = 2 * time.Second
+
+// again returns the error of a connection to a broker that others have named. The client library
+// repeats a request after a failure of a connection, but not after one of a dial. So a refusal is
+// not called a dial until the address has refused for a while.
+func (d *dialer) again(addr string, err error) error {
+	var dial *net.OpError
+	if !d.remembers.Load() || !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, &dial) {
+		return err
+	}
+	since, _ := d.refused.LoadOrStore(addr, time.Now())
+	if time.Since(since.(time.Time)) >= refusedFor {
+		return err
+	}
+	return &net.OpError{Op: "connect", Net: dial.Net, Addr: dial.Addr, Err: dial.Err}
+}
+
 // dial implements kgo.Dialer.
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	// The library dials again after a connection timed out on its first answer, even if the
@@ -89,8 +110,9 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		if ctx.Err() == nil {
 			d.isSilent(addr, err)
 		}
-		return nil, err
+		return nil, d.again(addr, err)
 	}
+	d.refused.Delete(addr)
 	d.connected.Store(true)
 	if d.tls != nil {
 		config := d.tls.Clone()

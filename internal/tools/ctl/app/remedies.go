@@ -80,7 +80,7 @@ func Remedy(err error) string {
 	case unsupported(err):
 		return "this broker does not support that API; chronikctl api-versions lists the supported ones"
 	case err.Error() == "unknown broker": // an error of the client without an exported name
-		return "chronikctl broker list shows the brokers"
+		return "no active broker has this id; chronikctl broker list shows whether it is fenced, which means that it does not run or is cut off"
 	case !errors.As(err, &k):
 		return ""
 	}

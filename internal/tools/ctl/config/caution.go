@@ -82,7 +82,8 @@ func warnBrokers(ctx context.Context, a *app.App, adm *kadm.Client, entities []s
 }
 
 // Cautions checks a topic's configs against each other, its replicas and the broker's configs.
-func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
+// brokers is how many could have replicas.
+func Cautions(topic string, replicas, brokers int, v, broker Values) (all []Caution) {
 	const retention, segmentBytes, maxMessage = "retention.bytes", "segment.bytes", "max.message.bytes"
 	set := "chronikctl config set topic " + topic + " "
 	add := func(keys []string, problem, remedy string, args ...any) {
@@ -95,6 +96,9 @@ func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
 		add([]string{minISR},
 			fmt.Sprintf("min.insync.replicas is %d, the number of its replicas: acks=all is refused as soon as one replica fails", n),
 			"min.insync.replicas=%d", replicas-1)
+		if brokers > replicas { // another replica instead of fewer copies of what is acknowledged
+			all[len(all)-1].Remedy = fmt.Sprintf("chronikctl topic alter %s --replication-factor %d", topic, replicas+1)
+		}
 	}
 	size, ok1 := v.number(retention)
 	segment, ok2 := v.number(segmentBytes)
@@ -139,7 +143,7 @@ func Warn(ctx context.Context, a *app.App, adm *kadm.Client, topics []string, pl
 		for key, value := range planned {
 			v[key] = value
 		}
-		for _, c := range Cautions(r.Name, meta.Topics[r.Name].Partitions.NumReplicas(), v, broker) {
+		for _, c := range Cautions(r.Name, meta.Topics[r.Name].Partitions.NumReplicas(), len(meta.Brokers), v, broker) {
 			if slices.ContainsFunc(c.Keys, func(key string) bool { _, set := planned[key]; return set }) {
 				a.Note("warning: topic %s: %s; %s", r.Name, c.Problem, c.Remedy)
 			}

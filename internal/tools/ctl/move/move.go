@@ -84,17 +84,32 @@ func (m *Move) copies() int64 { return max(0, m.bytes) * int64(len(m.adds())) }
 
 // change returns what the move changes.
 func (m *Move) change() string {
+	fewer := ""
+	if len(m.to) < len(m.from) {
+		fewer = fmt.Sprintf(", %s instead of %d", text.Count(len(m.to), "replica"), len(m.from))
+	}
 	if adds := m.adds(); len(adds) > 0 {
 		size := "bytes unknown"
 		if m.bytes >= 0 {
 			size = text.Bytes(m.copies()) + " to copy"
 		}
-		return fmt.Sprintf("from brokers %s to %s, %s", text.Numbers(m.from), text.Numbers(m.to), size)
+		return fmt.Sprintf("from brokers %s to %s, %s%s", text.Numbers(m.from), text.Numbers(m.to), size, fewer)
 	}
-	if len(m.to) < len(m.from) {
-		return fmt.Sprintf("from brokers %s to %s, nothing to copy", text.Numbers(m.from), text.Numbers(m.to))
+	if fewer != "" {
+		return fmt.Sprintf("from brokers %s to %s, nothing to copy%s", text.Numbers(m.from), text.Numbers(m.to), fewer)
 	}
 	return fmt.Sprintf("preferred leader from broker %d to %d, nothing to copy", m.from[0], m.to[0])
+}
+
+// Fewer returns the planned moves that leave a partition with fewer replicas than it has, as lines
+// for people.
+func (p *Plan) Fewer() (list []string) {
+	for _, m := range p.Moves() {
+		if len(m.to) < len(m.from) {
+			list = append(list, m.String()+": "+m.change())
+		}
+	}
+	return list
 }
 
 // Read returns an empty plan for the cluster as it is now.

@@ -172,6 +172,12 @@ func moveTo(ctx context.Context, a *app.App, adm *kadm.Client, wanted []destinat
 			return app.WithCode(app.ExitFailed, err)
 		}
 	}
+	if fewer := p.Fewer(); len(fewer) > 0 && !o.DryRun {
+		const back = "It deletes the other replicas; chronikctl topic alter NAME --replication-factor N copies them again."
+		if err := a.Confirm("leave "+text.Count(len(fewer), "partition")+" with fewer replicas", back, fewer); err != nil {
+			return err
+		}
+	}
 	var out app.Outcomes
 	err = p.Run(ctx, a, adm, o, &out)
 	if err == nil && out.Empty() {
