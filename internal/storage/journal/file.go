@@ -246,6 +246,8 @@ func (s *stage) end() error {
 func (s *stage) flush() {
 	switch {
 	case s.err != nil || s.size == 0:
+	case s.start%block != 0: // the zeros of end would replace what follows
+		s.err = fmt.Errorf("a write at %d does not begin at a block of the journal", s.start)
 	case s.cached:
 		s.refer()
 		_, s.err = s.f.f.WriteVecAt(s.vec, s.start)

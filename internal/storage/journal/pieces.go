@@ -61,10 +61,11 @@ type part struct {
 // left returns how many bytes small entries may take before the frame.
 func (p *part) left() int64 { return p.at - p.file.off.Load() - 2*block }
 
-// gap is the room for small entries before the frame of a large one: an eighth of a piece, or a
-// block, for each piece.
+// gap is the room for small entries before the frame of a large one: about an eighth of a piece,
+// and at least a block, for each piece. It is a multiple of block, because the frame begins after
+// it.
 func (s sizes) gap(e *Entry) int64 {
-	return (e.size()/s.piece+1)*max(s.piece/8, block) + 3*block
+	return (e.size()/s.piece+1)*max(align(s.piece/8, block), block) + 3*block
 }
 
 // inPieces reports whether an entry is written in pieces if other streams have small ones. Nothing

@@ -116,7 +116,12 @@ func piecesRun(t *testing.T, seed uint64, broken Broken) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &pieceWork{disk: crashing(t, seed), rng: rand.New(rand.NewPCG(seed, 23)), o: newRecorder(), first: map[*Entry]int{}}
 		w.fs = errfs.New(w.disk)
-		w.j = open(t, w.fs, func(o *Options) { o.FileSize, o.MaxBytes, o.Broken = 256<<10, 4<<20, broken })
+		size := int64(256 << 10) // pieces of a block
+		if seed%2 == 0 {
+			// Of 9 to 31 blocks, as on a small disk.
+			size = 256 * block * (9 + w.rng.Int64N(23))
+		}
+		w.j = open(t, w.fs, func(o *Options) { o.FileSize, o.MaxBytes, o.Broken = size, 16*size, broken })
 		w.redo = w.j.at
 		for n := range 6 {
 			p := []*durability.Profile{eager, eager, low, high, loose, ticks, nil}[w.rng.IntN(7)]
@@ -234,7 +239,9 @@ func (w *pieceWork) run(t *testing.T, seed uint64) error {
 			synctest.Wait()
 		}
 		if len(w.j.failed) > 0 && !w.disk.Crashed() {
-			<-w.j.failed
+			if err := <-w.j.failed; !errors.Is(err, syscall.EIO) {
+				return errors.Join(fmt.Errorf("the journal failed without a fault: %w", err), w.j.Close())
+			}
 			w.j.begin(t, 0)
 			w.redo = w.j.at
 		}

@@ -27,6 +27,22 @@ func inPieces(t *testing.T, fsys *errfs.FS, o *recorder) (*opened, *Stream) {
 	return j, small
 }
 
+// Frames begin at blocks, however small a disk makes the files, and whatever size an entry has.
+func TestPiecesBeginAtBlocks(t *testing.T) {
+	payload := make([]byte, 2*writeMax)
+	for size := int64(64 << 10); size <= 64<<20; size += block {
+		z := newSizes(min(writeMax, size/8))
+		if z.piece%block != 0 {
+			t.Fatalf("files of %d bytes: pieces of %d", size, z.piece)
+		}
+		for n := z.large; n <= z.most; n += max(z.most/20, 1) {
+			if gap := z.gap(&Entry{Payload: payload[:n]}); gap%block != 0 {
+				t.Fatalf("files of %d bytes, an entry of %d: a frame begins %d bytes after a block", size, n, gap%block)
+			}
+		}
+	}
+}
+
 // During each piece of a large entry a small one arrives. It is synced before the next piece is
 // written, and all entries are found again.
 func TestSmallEntriesDoNotWaitForALargeOne(t *testing.T) {
