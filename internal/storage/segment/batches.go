@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -215,7 +216,10 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 		if r.s.Size() < pos+n {
 			return buf, nil, 0, errMoved
 		}
-		return buf, nil, 0, fmt.Errorf("read segment: %w", err)
+		if !errors.Is(err, io.EOF) {
+			return buf, nil, 0, fmt.Errorf("read segment: %w", err)
+		}
+		// The file was cut. The zeros in the place of its bytes are no batch, but damage.
 	}
 	size, err := record.PeekSize(p)
 	if err == nil {
@@ -258,7 +262,8 @@ func (r *reading) confirm(pos, n, next int64) {
 // fill fills p. If a large read is slower than memory, its reader reads a log from the disk and is
 // likely to continue. fill then starts reading the same number of bytes ahead, while the client
 // processes this response, and does so again when the reader arrives there. While others need the
-// disk, nothing is read ahead.
+// disk, nothing is read ahead. After an error, the bytes that were not read are zeros; io.EOF means
+// that the file does not have them.
 func (r *reading) fill(p []byte, pos, end int64) error {
 	begin, yields := time.Now(), false
 	for rest, at := p, pos; len(rest) > 0; {
@@ -267,7 +272,8 @@ func (r *reading) fill(p []byte, pos, end int64) error {
 			n = readPiece
 		}
 		n = min(n, len(rest))
-		if _, err := r.h.f.ReadAt(rest[:n], at); err != nil {
+		if got, err := r.h.f.ReadAt(rest[:n], at); err != nil {
+			clear(rest[got:])
 			return err
 		}
 		rest, at = rest[n:], at+int64(n)

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -177,7 +178,9 @@ func (s *Segment) findTimestamp(h *handle, ts, from int64) (record.Batch, error)
 		return nil, err
 	}
 	buf, content := make([]byte, size), s.content.Load()
-	if _, err := h.f.ReadAt(buf, at); err != nil {
+	if got, err := h.f.ReadAt(buf, at); errors.Is(err, io.EOF) { // the file was cut, which whole finds
+		clear(buf[got:])
+	} else if err != nil {
 		return nil, fmt.Errorf("read segment: %w", err)
 	}
 	b, _, err := s.whole(buf, at, math.MaxInt64, content)
