@@ -118,6 +118,9 @@ func checkMembership(f *Facts, n *notes) {
 		x.Works = ""
 		x.Remedy = "it registers again automatically; if it stays fenced, its log names the reason for which the controller refuses it (" +
 			clusterPage + ")"
+	case c.Quorum.Leader < 0:
+		x.Problem = "the controller does not confirm its heartbeats: it knows no metadata leader at present"
+		x.Remedy = "wait for a moment, in which the voters elect one; if there is none then, start the other brokers (" + clusterPage + ")"
 	default:
 		x.Problem = "the controller does not confirm its heartbeats, so other brokers take over its partitions"
 		x.Remedy = "check the network between it and " + leaderText(c) + ", in both directions, and the load of both machines (" +
@@ -172,8 +175,8 @@ func checkLeaderless(f *Facts, n *notes) {
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
 			x.Stops = true
 			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
-				"; if no broker has a log or quarantined records of them (`chronikctl log verify`), for example because the topic was deleted after the backup that was restored, " +
-				"`chronikctl topic delete TOPIC`"
+				"; if no broker has a log or quarantined records of them (`chronikctl log verify`), " + anew(&l.Partitions) +
+				"; if the topic was deleted after the backup that was restored, `chronikctl topic delete TOPIC`"
 			if x.Follows = f.onlyAllFull(l.Brokers); x.Follows != "" {
 				x.Problem = partitionsText(&l.Partitions) + " cannot be written or read: log directories of " + on + " are full"
 				x.Stops = false
@@ -210,8 +213,15 @@ func recovered(l *view.Leaderless) (problem, remedy string) {
 	default:
 		problem += "all of their replicas are there, but below feature level 4 a longer log may lack acknowledged records"
 	}
-	return problem, remedy + ". If no broker has a log of them, because the topic was deleted before, `chronikctl topic delete TOPIC` (" +
-		recoverPage + ")"
+	return problem, remedy + ". If no broker has a log of them, " + anew(&l.Partitions) +
+		"; if the topic was deleted before, `chronikctl topic delete TOPIC` (" + recoverPage + ")"
+}
+
+// anew is what lets partitions begin again whose records are lost. The other partitions of their
+// topics have theirs, which a deletion of the topic would delete.
+func anew(p *view.Partitions) string {
+	return "let them begin without their records: run " + elsewhere(p) + " for each, with a broker that has no replica of it, which reports " +
+		"that there is nothing to copy, and then `chronikctl topic elect --unclean`; the other partitions of the topic keep their records"
 }
 
 // away reports whether partitions wait for one broker, whose own finding then names them: it is not

@@ -81,6 +81,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	}
 	d.patience.Store(int64(first) / int64(len(a.Settings.Seeds())))
 	if limit > 0 {
+		d.patience.Store(min(d.patience.Load(), int64(answerTime)))
 		d.remembers.Store(true)
 	}
 	return cl, nil

@@ -41,6 +41,10 @@ type dialer struct {
 // also if the broker is busy.
 const connectTime = 3 * time.Second
 
+// answerTime bounds the wait for the first answer of a broker that another one has named: it comes
+// from memory.
+const answerTime = 5 * time.Second
+
 // errSilent means that no request was sent, because the broker was silent before. The error of that
 // silence is not wrapped: the client library would take this one for the same.
 var errSilent = errors.New("was silent before")
@@ -55,10 +59,15 @@ type silence struct {
 	until time.Time
 }
 
-// isSilent notes that nothing answers at an address, if err is that of a wait which ended.
-func (d *dialer) isSilent(addr string, err error) {
+// silentAfter is how long a wait must have lasted that its caller has ended.
+const silentAfter = connectTime - connectTime/4
+
+// isSilent notes that nothing answers at an address, if err is that of a wait which ended, or the
+// caller ended it after a while.
+func (d *dialer) isSilent(addr string, err error, waited time.Duration) {
 	var timeout net.Error
-	if d.remembers.Load() && errors.As(err, &timeout) && timeout.Timeout() {
+	late := errors.As(err, &timeout) && timeout.Timeout() || waited >= silentAfter
+	if d.remembers.Load() && late {
 		d.silent.Store(addr, silence{why: err.Error(), until: time.Now().Add(silentFor)})
 	}
 }
@@ -102,13 +111,14 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err := d.knownSilent(network, addr); err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(time.Duration(d.patience.Load()))
+	begun := time.Now()
+	end := begun.Add(time.Duration(d.patience.Load()))
 	within, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	c, err := d.connect(within, network, addr)
 	if err != nil {
-		if ctx.Err() == nil {
-			d.isSilent(addr, err)
+		if waited := time.Since(begun); ctx.Err() == nil || waited >= silentAfter {
+			d.isSilent(addr, err, waited)
 		}
 		return nil, d.again(addr, err)
 	}
@@ -133,7 +143,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		d.secured.Store(true)
 		c = secure
 	}
-	return &bounded{Conn: c, limit: d.limit, first: end, late: func(err error) { d.isSilent(addr, err) }}, nil
+	return &bounded{Conn: c, limit: d.limit, first: end, late: func(err error) { d.isSilent(addr, err, time.Since(begun)) }}, nil
 }
 
 // connect opens a connection without TLS.
