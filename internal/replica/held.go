@@ -56,17 +56,24 @@ func (f *freezing) hold(next map[metadata.TopicPartition]*Held) {
 	if f.untaken != nil {
 		f.untaken.Stop()
 	}
-	for _, h := range f.held {
-		h.Release()
-	}
+	f.drop()
 	f.held = next
-	f.untaken = time.AfterFunc(holdTime, f.release)
+	id := f.latest
+	f.untaken = time.AfterFunc(holdTime, func() { f.release(func(latest FreezeID) bool { return latest == id }) })
 }
 
-// release ends the holds that were not taken.
-func (f *freezing) release() {
+// release ends the holds that were not taken if ends accepts the freeze that began last. A timer
+// that Stop came too late for waits for mu while another freeze begins, and must not end its holds.
+func (f *freezing) release(ends func(latest FreezeID) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if ends(f.latest) {
+		f.drop()
+	}
+}
+
+// drop releases the logs that were not taken. The caller holds mu.
+func (f *freezing) drop() {
 	for _, h := range f.held {
 		h.Release()
 	}

@@ -102,3 +102,21 @@ func TestLogsAreHeldForATime(t *testing.T) {
 		second.Release()
 	})
 }
+
+// The timer of a former freeze may have fired when the next one stops it: it then waits for the
+// lock that Freeze holds, and runs late.
+func TestALateTimerEndsNoHoldsOfTheNextFreeze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, list := freezable(t, 1)
+		lead(list[0], 7, []int32{self}, []int32{self})
+		freeze(t, m, 1)
+		former := m.env.freezing.untaken
+		cuts := freeze(t, m, 2)
+		former.Reset(0)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		h, err := m.Take(cuts[0])
+		must(t, err)
+		h.Release()
+	})
+}

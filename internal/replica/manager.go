@@ -157,8 +157,9 @@ const closeGrace = 250 * time.Millisecond
 // Close ends the background work and waits for it until the context ends; then it returns the
 // context's error. The next start does the rest. It must be called after the last Apply.
 func (m *Manager) Close(ctx context.Context) error {
-	m.thaw(func(FreezeID) bool { return true })
-	m.env.freezing.release()
+	every := func(FreezeID) bool { return true }
+	m.thaw(every)
+	m.env.freezing.release(every)
 	m.mu.Lock()
 	m.closed = true
 	if m.again != nil {
