@@ -5,7 +5,7 @@ package storage
 import "testing"
 
 // Without the rule, a log that is offline seems to end where its segments do.
-func TestEndsNeedALogThatIsReadable(t *testing.T) {
+func TestTheRuleOfReadableEndsIsNeeded(t *testing.T) {
 	if err := endsWhileOpenedLater(t, endsOffline); err == nil {
 		t.Error("no read has found it")
 	}

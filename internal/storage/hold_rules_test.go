@@ -9,7 +9,7 @@ import (
 )
 
 // Without the rule, a reader of a snapshot reads what compaction has left since.
-func TestHoldsAreNeeded(t *testing.T) {
+func TestTheRuleOfHoldsIsNeeded(t *testing.T) {
 	if err := compactHeld(t, broken{rules: breakrules.Without(looseHolds)}); err == nil {
 		t.Error("the log has not changed")
 	}

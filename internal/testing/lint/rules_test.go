@@ -15,13 +15,16 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
+// breakrulesTag is the first line of a file that only builds with the tag breakrules have.
+const breakrulesTag = "//go:build breakrules\n"
+
 // The switches that remove a rule exist only with the tag breakrules: the test of package
 // breakrules checks that an ordinary build has none, and no other package has code for that tag.
 func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
 	var tagged []string
 	walk(t, ".go", func(file string) error {
 		text, err := os.ReadFile(file)
-		if !strings.HasSuffix(file, "_test.go") && strings.HasPrefix(string(text), "//go:build breakrules\n") {
+		if !strings.HasSuffix(file, "_test.go") && strings.HasPrefix(string(text), breakrulesTag) {
 			tagged = append(tagged, file)
 		}
 		return err
@@ -71,6 +74,33 @@ func TestEveryRuleIsRemovedByATest(t *testing.T) {
 		t.Errorf("%d rules are found", seen)
 	}
 	golden.Part(t, "../../../docs/invariants.md", "removed rules", rows.String(), "go test ./internal/testing/lint -run EveryRule")
+}
+
+// The Makefile, CI and the pages run the tests with the tag breakrules by -run Rule. One with another
+// name would run nowhere.
+func TestTestsOfRulesHaveRuleInTheirName(t *testing.T) {
+	seen := 0
+	walk(t, ".go", func(name string) error {
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.HasPrefix(string(text), breakrulesTag) {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
+		must.OK(t, err)
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") {
+				continue
+			}
+			if seen++; !strings.Contains(f.Name.Name, "Rule") {
+				t.Errorf("%s: -run Rule does not run %s; put Rule into its name", name, f.Name.Name)
+			}
+		}
+		return nil
+	})
+	if seen < 30 {
+		t.Errorf("%d tests are found", seen)
+	}
 }
 
 // The variable RULES of the Makefile, whose packages make test tests with the tag breakrules, names
@@ -134,7 +164,7 @@ func removers(t *testing.T, r removable) (tests []string) {
 		for _, name := range files {
 			text, err := os.ReadFile(name)
 			must.OK(t, err)
-			if !strings.HasPrefix(string(text), "//go:build breakrules\n") {
+			if !strings.HasPrefix(string(text), breakrulesTag) {
 				continue
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
