@@ -82,6 +82,58 @@ func failOnce(t *testing.T, op errfs.Op, from int, drop errfs.Drop) (hit bool) {
 	return hit
 }
 
+// I5: a datasync of the preparer fails, which has extended the current file, while frames are
+// written there and not synced. The kernel may have dropped them, and the writer's datasync would
+// succeed. So none of them is acknowledged, and the journal continues in another file.
+func TestI5AFailedSyncOfThePreparerKillsTheFile(t *testing.T) {
+	for _, drop := range []errfs.Drop{errfs.DropCached, errfs.DropEvicted} {
+		synctest.Test(t, func(t *testing.T) {
+			disk := crashing(t, 1)
+			fsys := errfs.New(disk)
+			j := closedIn(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 4*zeroStep, 16*zeroStep })
+			defer j.Close()
+			_, err := j.Fresh(0)
+			ok(t, err)
+			held := make(chan struct{})
+			fault := fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: drop,
+				Before: func(errfs.Call) { <-held }})
+			ok(t, j.Resume())
+			synctest.Wait()
+			if fault.Hits() != 1 {
+				t.Fatal("the preparer does not extend the current file")
+			}
+			s, o := newStream(1), newRecorder()
+			var given []*Entry
+			for i, p := range []*durability.Profile{eager, ticks, eager} {
+				given = append(given, entry(s, int64(i), 100, p, o))
+				ok(t, j.Submit(nil, given[i]))
+			}
+			synctest.Wait() // they are written, and wait for the datasync of the preparer
+			close(held)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for _, e := range given {
+				if !errors.Is(o.err(e), syscall.EIO) {
+					t.Errorf("LSN %d: %v", e.LSN, o.err(e))
+				}
+			}
+			if len(j.failed) != 1 {
+				t.Fatal("the journal has not failed")
+			}
+			old := j.Durable()
+			j.begin(t, 0)
+			e := entry(s, 0, 100, eager, o)
+			ok(t, j.Submit(nil, e))
+			synctest.Wait()
+			if o.err(e) != nil || e.LSN <= given[2].LSN || old >= given[0].LSN {
+				t.Errorf("LSN %d after %d: %v; before, %d were durable", e.LSN, given[2].LSN, o.err(e), old)
+			}
+			o.verify(t)
+			verifyAcked(t, fmt.Sprintf("drop %d", drop), disk, j.at, []*Entry{e})
+		})
+	}
+}
+
 func recorded(o *recorder, e *Entry) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

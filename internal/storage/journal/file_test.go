@@ -161,3 +161,83 @@ func (f *syncFailsOnce) Datasync() error {
 	}
 	return f.File.Datasync()
 }
+
+// I5: after any failed call, of the writer or of the preparer, the file is neither synced nor
+// extended again, and counts as dead.
+func TestI5AnyFailedCallKillsTheFile(t *testing.T) {
+	for what, c := range map[string]struct {
+		do    func(f *file) error
+		calls int
+	}{
+		"both headers and the frames": {func(f *file) error {
+			var s stage
+			s.begin(f, dataStart, block, false)
+			s.add(make([]byte, 100))
+			return f.write(&s)
+		}, 3},
+		"a sync":      {(*file).sync, 1},
+		"zeros":       {func(f *file) error { return f.zero(2*pieceMax, false) }, 2},
+		"paced zeros": {func(f *file) error { return f.zero(2*pieceMax, true) }, 5},
+	} {
+		for n := 1; n <= c.calls+1; n++ {
+			under, err := vfs.Memory().Create("/j")
+			ok(t, err)
+			out := &failsAt{File: under, n: n}
+			f := &file{f: out, capacity: 1 << 20}
+			f.off.Store(dataStart)
+			if err := c.do(f); (err != nil) != (n <= c.calls) || errors.Is(err, errDeadFile) {
+				t.Errorf("%s: call %d fails: %v", what, n, err)
+			}
+			if n > c.calls {
+				if out.calls != c.calls || f.dead() {
+					t.Errorf("%s: %d calls, dead: %t", what, out.calls, f.dead())
+				}
+				break
+			}
+			if err := f.sync(); !errors.Is(err, errDeadFile) || !f.dead() {
+				t.Errorf("%s: after call %d has failed, a sync: %v; dead: %t", what, n, err, f.dead())
+			}
+			if err := f.zero(block, false); !errors.Is(err, errDeadFile) || out.calls != n {
+				t.Errorf("%s: after call %d has failed, zeros: %v, and %d further calls", what, n, err, out.calls-n)
+			}
+		}
+	}
+}
+
+// failsAt fails the call n of those that change the file, and no other one.
+type failsAt struct {
+	vfs.File
+	n, calls int
+}
+
+func (f *failsAt) call() error {
+	if f.calls++; f.calls == f.n {
+		return vfs.ErrLocked // any error that does not mean a full disk
+	}
+	return nil
+}
+
+func (f *failsAt) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.call(); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func (f *failsAt) WriteVecAt(bufs [][]byte, off int64) (int, error) {
+	if err := f.call(); err != nil {
+		return 0, err
+	}
+	return f.File.WriteVecAt(bufs, off)
+}
+
+func (f *failsAt) StartWriteback(int64, int64) {}
+
+func (f *failsAt) Writeback(int64, int64) error { return f.call() }
+
+func (f *failsAt) Datasync() error {
+	if err := f.call(); err != nil {
+		return err
+	}
+	return f.File.Datasync()
+}
