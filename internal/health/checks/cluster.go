@@ -175,7 +175,7 @@ func checkLeaderless(f *Facts, n *notes) {
 			x.Problem += "their acknowledged records are in log directories or logs of " + on + " that are offline, damaged or missing"
 			x.Stops = true
 			x.Remedy = "repair or put back the log directories of " + on + ", and restart it" + unclean +
-				"; if no broker has a log or quarantined records of them (`chronikctl log verify`), " + anew(&l.Partitions) +
+				"; if no broker has a log or quarantined records of them (`chronikctl log verify`), " + startEmpty(&l.Partitions) +
 				"; if the topic was deleted after the backup that was restored, `chronikctl topic delete TOPIC`"
 			if x.Follows = f.onlyAllFull(l.Brokers); x.Follows != "" {
 				x.Problem = partitionsText(&l.Partitions) + " cannot be written or read: log directories of " + on + " are full"
@@ -213,13 +213,13 @@ func recovered(l *view.Leaderless) (problem, remedy string) {
 	default:
 		problem += "all of their replicas are there, but below feature level 4 a longer log may lack acknowledged records"
 	}
-	return problem, remedy + ". If no broker has a log of them, " + anew(&l.Partitions) +
+	return problem, remedy + ". If no broker has a log of them, " + startEmpty(&l.Partitions) +
 		"; if the topic was deleted before, `chronikctl topic delete TOPIC` (" + recoverPage + ")"
 }
 
-// anew is what lets partitions begin again whose records are lost. The other partitions of their
+// startEmpty is what lets partitions begin again whose records are lost. The other partitions of their
 // topics have theirs, which a deletion of the topic would delete.
-func anew(p *view.Partitions) string {
+func startEmpty(p *view.Partitions) string {
 	return "let them begin without their records: run " + elsewhere(p) + " for each, with a broker that has no replica of it, which reports " +
 		"that there is nothing to copy, and then `chronikctl topic elect --unclean`; the other partitions of the topic keep their records"
 }

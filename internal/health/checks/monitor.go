@@ -227,7 +227,7 @@ func (m *Monitor) Report(ctx context.Context) *health.Report {
 }
 
 // Wake makes the checks run soon, because something has changed that they examine. It does not
-// block. Without it, a client that has seen the change would be told of it up to 2 s later.
+// block. Without it, a report would have it up to 2 s after a client has seen it.
 func (m *Monitor) Wake() {
 	select {
 	case m.woken <- struct{}{}:

@@ -131,7 +131,7 @@ func TestReadinessFollowsTheFindings(t *testing.T) {
 	})
 }
 
-// What others are told of a change is not as old as the last checks.
+// A report has a change that was announced, and is not as old as the last checks.
 func TestAChangeIsExaminedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, set, _ := monitored(t)

@@ -137,7 +137,7 @@ func (f *Facts) repair(p *view.Log) string {
 				", which names quarantined records of it; if there are any, run " +
 				logCommand("repair", f.whole(), append([]string{"--backup", f.backup("")}, more...)...) + ", start the broker, and run " +
 				"`chronikctl topic elect --unclean`, which elects the longest log; only if no broker with a replica has such records, " +
-				anew(&view.Partitions{Count: 1, Names: []string{p.String()}}) + "; if all brokers have a replica, "
+				startEmpty(&view.Partitions{Count: 1, Names: []string{p.String()}}) + "; if all brokers have a replica, "
 		}
 		return back + "run " + health.Command("chronikctl", "topic", "delete", p.Topic) +
 			", which asks before it deletes all partitions of the topic, and create the topic again (docs/operations.md, A damaged disk)"
