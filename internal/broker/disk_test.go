@@ -99,7 +99,8 @@ func nothingWaitsFor(t *testing.T, ops errfs.Op) {
 			lp.Timestamp, lp.CurrentLeaderEpoch = -1, -1
 			lt.Topic, lt.Partitions = profile, append(lt.Partitions, lp)
 			list.ReplicaID, list.Topics = -1, append(list.Topics, lt)
-			if p := ask[*kmsg.ListOffsetsResponse](t, w, 7, list).Topics[0].Partitions[0]; p.ErrorCode != 0 || p.Offset < 1 || p.Offset > 1 && !shown {
+			p := ask[*kmsg.ListOffsetsResponse](t, w, 7, list).Topics[0].Partitions[0]
+			if p.ErrorCode != 0 || p.Offset < 1 || p.Offset > 1 && !shown {
 				t.Errorf("end of %s: %+v", profile, p)
 			}
 			later(produceRequest("", id, 1, plain(t, "more")), 13)

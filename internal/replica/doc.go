@@ -45,8 +45,8 @@
 //
 // Lock order: Manager.roles, abilities.mu, freezing.mu, Manager.mu, Partition.mu, then producersMu
 // and mu of a storage.Log. upkeep.mu and copySources.mu come last. None is held across I/O. The
-// purgatory and a Tail are called without Manager.mu and Partition.mu, and storage calls a Partition
-// without producersMu and mu.
+// purgatory and a Tail are called without Manager.mu and Partition.mu, and storage calls a
+// Partition without producersMu and mu.
 //
 // Timers of a freeze may run late and overlap the next one. They name their freeze and have no
 // effect if another one has begun.

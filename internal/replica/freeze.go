@@ -52,8 +52,8 @@ type freezing struct {
 	mu     sync.Mutex
 	latest FreezeID // of the last freeze, whether it has ended or not
 	timer  *time.Timer
-	// held are the logs that the last freeze cut, until they are taken, another freeze begins or its
-	// timer untaken fires. A timer of an earlier freeze may run late and does nothing then.
+	// held are the logs that the last freeze cut, until they are taken, another freeze begins or
+	// its timer untaken fires. A timer of an earlier freeze may run late and does nothing then.
 	held    map[metadata.TopicPartition]*Held
 	untaken *time.Timer
 }

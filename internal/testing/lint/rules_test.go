@@ -76,8 +76,8 @@ func TestEveryRuleIsRemovedByATest(t *testing.T) {
 	golden.Part(t, "../../../docs/invariants.md", "removed rules", rows.String(), "go test ./internal/testing/lint -run EveryRule")
 }
 
-// The Makefile, CI and the pages run the tests with the tag breakrules by -run Rule. One with another
-// name would run nowhere.
+// The Makefile, CI and the pages run the tests with the tag breakrules by -run Rule. One with
+// another name would run nowhere.
 func TestTestsOfRulesHaveRuleInTheirName(t *testing.T) {
 	seen := 0
 	walk(t, ".go", func(name string) error {
