@@ -251,7 +251,8 @@ func begun(c *Conn) (int64, bool) { return c.begun.UnixNano(), true }
 // caller holds mu.
 func (l *Links) enter(c *Conn) *Mismatch {
 	if l.accepted >= l.opts.Accepted {
-		return &Mismatch{Reason: Overloaded, Cause: fmt.Sprintf("%d connections of brokers are open", l.accepted)}
+		return &Mismatch{Reason: Overloaded, Cause: fmt.Sprintf("%d connections of brokers are open, the most there may be", l.accepted),
+			Remedy: "wait until some of them end: the peer dials again; if this lasts, stop nodes that are not brokers of this cluster"}
 	}
 	l.unproven.Remove(origin.OfPeer(c.nc.RemoteAddr().String()), c)
 	l.accepted++

@@ -34,8 +34,9 @@ const (
 	lastReason = Removed
 )
 
-// Mismatch is the error of a handshake that one of the ends refused. Cause names both values, and
-// Remedy what to change.
+// Mismatch is the error of a handshake that one of the ends refused. Cause says what is wrong, with
+// the values of both ends where it compares some that are no secrets. Remedy says what to do; it is
+// empty only if a peer has sent none.
 type Mismatch struct {
 	Reason        Reason
 	Cause, Remedy string
@@ -140,5 +141,6 @@ func refusal(err error) *Mismatch {
 	if m := (*Mismatch)(nil); errors.As(err, &m) {
 		return m
 	}
-	return &Mismatch{Reason: NotAdmitted, Cause: err.Error()}
+	return &Mismatch{Reason: NotAdmitted, Cause: err.Error(),
+		Remedy: "correct that at the node that refuses or at its peer, which dials again"}
 }

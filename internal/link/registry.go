@@ -55,7 +55,8 @@ func (l *Links) await(s *serving) error {
 // is connected: one of them has a wrong node.id.
 func (l *Links) claim(c *Conn, peer *Hello) (*serving, *Mismatch) {
 	if peer.Lane == Meta && l.opts.Handler == nil || peer.Lane == Data && l.opts.Data == nil || peer.Lane == Client {
-		return nil, &Mismatch{Reason: NotAdmitted, Cause: fmt.Sprintf("the node does not serve the lane %s", peer.Lane)}
+		return nil, &Mismatch{Reason: NotAdmitted, Cause: fmt.Sprintf("the node does not serve the lane %s", peer.Lane),
+			Remedy: "run the same release at all nodes, and check the addresses in cluster.seeds"}
 	}
 	key := peerLane{peer.Node, peer.Lane, peer.Dialer}
 	s := &serving{Conn: c, key: key, ended: make(chan struct{})}
@@ -88,7 +89,8 @@ func (l *Links) claim(c *Conn, peer *Hello) (*serving, *Mismatch) {
 // supersedes reports whether a peer's new connection replaces an old one of its node, or why it is
 // refused. sameDialer: both have the same lane and Dialer number.
 func supersedes(peer, old *Hello, sameDialer bool) (bool, *Mismatch) {
-	newer := &Mismatch{Reason: Superseded, Cause: fmt.Sprintf("node %d has a newer connection", peer.Node)}
+	newer := &Mismatch{Reason: Superseded, Cause: fmt.Sprintf("node %d has a newer connection", peer.Node),
+		Remedy: "nothing is to be done, unless two processes run as this node: then stop one of them"}
 	switch {
 	case old.Member != peer.Member:
 		return false, &Mismatch{

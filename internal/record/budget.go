@@ -69,7 +69,7 @@ func (r *decodeBudget) bestLevel() zstd.EncoderLevel {
 }
 
 // sharedBudget returns the budget of the process. It reads the memory limit once, when the first
-// batch is inflated, which is after the limit was set.
+// batch is inflated or compressed with zstd, which is after the limit was set.
 var sharedBudget = sync.OnceValue(func() *decodeBudget { return newDecodeBudget(debug.SetMemoryLimit(-1)) })
 
 // budgetError is the error for a batch that needs more memory than the whole budget.

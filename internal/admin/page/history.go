@@ -43,8 +43,8 @@ type Totals struct {
 	JournalBytes, Heap                   float64
 }
 
-// History holds the last hour in a fixed number of samples (about 35 KiB). It is safe for
-// concurrent use; its lock is held only for copying.
+// History holds the last hour in a fixed number of samples (about 40 KiB). It is safe for
+// concurrent use; its lock is held only while a sample is computed or the samples are copied.
 type History struct {
 	mu     sync.Mutex
 	values [numSeries][Points]float32 // NaN: unknown

@@ -41,7 +41,7 @@ func routes() []route {
 		asides: map[string]string{
 			"internal/network/request.go: Batch":                  "returns the batch that a request passes on",
 			"internal/groupcommit/groupcommit.go: Empty":          "asks, and moves nothing",
-			"internal/groupcommit/groupcommit.go: HandOff":        "of batches that waited at the gate: the journal's own goroutine writes",
+			"internal/groupcommit/groupcommit.go: HandOff":        "its caller must not wait: the journal's own goroutine writes",
 			"internal/replica/stream/follower_read.go: commit":    "records that a leader sent",
 			"internal/storage/accept.go: refuse":                  "the log refuses the append",
 			"internal/storage/journal/writer.go: Wake":            "of HandOff: the journal's own goroutine writes",
