@@ -78,9 +78,11 @@ func upsertion(u *kmsg.AlterUserSCRAMCredentialsRequestUpsertion) userChange {
 	case x.err != nil:
 		return x
 	case u.Iterations < metadata.MinScramIterations:
-		x.err = protocolErrorf(kerr.UnacceptableCredential, "Too few iterations")
+		x.err = protocolErrorf(kerr.UnacceptableCredential, "Too few iterations: %d; there must be %d to %d",
+			u.Iterations, metadata.MinScramIterations, metadata.MaxScramIterations)
 	case u.Iterations > metadata.MaxScramIterations:
-		x.err = protocolErrorf(kerr.UnacceptableCredential, "Too many iterations")
+		x.err = protocolErrorf(kerr.UnacceptableCredential, "Too many iterations: %d; there must be %d to %d",
+			u.Iterations, metadata.MinScramIterations, metadata.MaxScramIterations)
 	case !login.ValidName(u.Name):
 		x.err = protocolErrorf(kerr.UnacceptableCredential, "Username has control characters, or more than %d bytes", metadata.MaxUserName)
 	case len(u.Salt) == 0 || len(u.Salt) > maxSalt:

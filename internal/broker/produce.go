@@ -275,7 +275,8 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 			op.view.Version)
 	}
 	if n := int64(len(accepted.Bytes)); n > int64(part.conf.Conf.SegmentBytes) {
-		return protocolErrorf(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d",
+		return protocolErrorf(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d; "+
+			"lower batch.size of the producer, or raise segment.bytes",
 			n, part.topic.Name, part.conf.Conf.SegmentBytes)
 	}
 	op.r.CountRecords(accepted.Records)

@@ -20,11 +20,11 @@ type appender struct {
 	p   *format.Partition
 	log *storage.Log
 	// next is where the log ends. What an earlier call has copied is below it.
-	next  int64
-	epoch int32  // of the last batch
-	from  int64  // where the next part begins, 0 for the first
-	last  int64  // where the next batch begins at the earliest
-	rest  []byte // the beginning of a batch
+	next      int64
+	epoch     int32  // of the last batch
+	from      int64  // where the next part begins, 0 for the first
+	batchFrom int64  // where the next batch begins at the earliest
+	rest      []byte // the beginning of a batch
 }
 
 // copy copies all parts, and leaves the log with the start and the end of the snapshot.
@@ -93,12 +93,12 @@ func (a *appender) batches(ctx context.Context, part *format.Part) error {
 			err = b.CheckCRC()
 		}
 		if err != nil {
-			return fmt.Errorf("%w: at offset %d or after: %w", format.ErrContradiction, a.last, err)
+			return fmt.Errorf("%w: at offset %d or after: %w", format.ErrContradiction, a.batchFrom, err)
 		}
 		if err := a.fits(b, part); err != nil {
 			return err
 		}
-		a.epoch, a.last = b.LeaderEpoch(), b.LastOffset()+1
+		a.epoch, a.batchFrom = b.LeaderEpoch(), b.LastOffset()+1
 		if b.LastOffset() < max(a.p.Start, a.next) { // deleted, or copied by an earlier call
 			at += b.Size()
 			begin = at // nothing accepted is before it, because offsets rise
@@ -126,8 +126,8 @@ func (a *appender) fits(b record.Batch, part *format.Part) error {
 		wrong = "it ends before it begins"
 	case base < part.Base || last >= part.End:
 		wrong = fmt.Sprintf("the part has the offsets [%d, %d)", part.Base, part.End)
-	case base < a.last:
-		wrong = fmt.Sprintf("the batch before it ends at %d", a.last-1)
+	case base < a.batchFrom:
+		wrong = fmt.Sprintf("the batch before it ends at %d", a.batchFrom-1)
 	case epoch < a.epoch:
 		wrong = fmt.Sprintf("the batch before it has epoch %d", a.epoch)
 	case epoch > a.p.Epoch:

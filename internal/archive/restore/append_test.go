@@ -14,7 +14,7 @@ import (
 // says why. The part has the offsets [10, 20), the snapshot epoch 5, and the batch before it ends
 // at 12 in epoch 3.
 func TestABatchFitsItsPart(t *testing.T) {
-	a, part := &appender{p: &format.Partition{Epoch: 5}, epoch: 3, last: 13}, &format.Part{Base: 10, End: 20}
+	a, part := &appender{p: &format.Partition{Epoch: 5}, epoch: 3, batchFrom: 13}, &format.Part{Base: 10, End: 20}
 	for _, c := range []struct {
 		base    int64
 		records int

@@ -98,7 +98,8 @@ const (
 
 // WriteGroup implements groupcommit.Syncer: it starts the write of entries submitted with a batch.
 // If the writer is parked and the group will not take long, the caller writes the group and
-// notifies its owners.
+// notifies its owners. Whether entries are durable when it returns is open: an owner is notified of
+// that, after the datasync.
 //
 // That saves the wake-ups of two goroutines. On a machine with idle processors these take as long
 // as the datasync, and more processor time (docs/performance-notes.md, Goroutine hand-overs).
