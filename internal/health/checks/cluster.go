@@ -217,11 +217,11 @@ func recovered(l *view.Leaderless) (problem, remedy string) {
 		"; if the topic was deleted before, `chronikctl topic delete TOPIC` (" + recoverPage + ")"
 }
 
-// startEmpty is what lets partitions begin again whose records are lost. The other partitions of their
-// topics have theirs, which a deletion of the topic would delete.
+// startEmpty is what lets partitions begin again whose records are lost. The other partitions of
+// their topics have theirs, which a deletion of the topic would delete.
 func startEmpty(p *view.Partitions) string {
-	return "let them begin without their records: run " + elsewhere(p) + " for each, with a broker that has no replica of it, which reports " +
-		"that there is nothing to copy, and then `chronikctl topic elect --unclean`; the other partitions of the topic keep their records"
+	return "let them begin without their records: run " + elsewhere(p) + " for each, with a broker that has no replica of it, which " +
+		"reports that there is nothing to copy, and then `chronikctl topic elect --unclean`; the other partitions of the topic keep their records"
 }
 
 // away reports whether partitions wait for one broker, whose own finding then names them: it is not

@@ -268,7 +268,8 @@ func TestABrokerThatHasJustEnded(t *testing.T) {
 		refused := func(when, want string) {
 			t.Helper()
 			var op *net.OpError
-			if _, err := d.dial(t.Context(), "tcp", "b:9092"); !errors.As(err, &op) || op.Op != want || !errors.Is(err, syscall.ECONNREFUSED) {
+			_, err := d.dial(t.Context(), "tcp", "b:9092")
+			if !errors.As(err, &op) || op.Op != want || !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("%s: %v, want the error of a %s", when, err, want)
 			}
 		}
