@@ -128,7 +128,7 @@ var rules = []rule{
 	{"a log that a freeze has cut is taken after another freeze", "replica/held.go",
 		"h == nil || h.Cut != c", "h == nil", "TestLogsAreHeldForATime"},
 	{"a log that nothing takes stays as it was cut", "replica/held.go",
-		"f.untaken = time.AfterFunc(holdTime, f.release)", "f.untaken = time.AfterFunc(100*holdTime, f.release)",
+		"f.untaken = time.AfterFunc(holdTime, func() {", "f.untaken = time.AfterFunc(100*holdTime, func() {",
 		"TestLogsAreHeldForATime"},
 	{"records that are deleted during an upload are missing in the snapshot", "storage/retention_start.go",
 		"below = min(below, held)\n", "", "archive/writer.TestDeletionsWaitForTheUpload"},

@@ -76,7 +76,9 @@ func Root(a *app.App) *cobra.Command {
 	configs := config.New(a)
 	const kept = "config is about topics and brokers; chronikctl context keeps the addresses and logins of brokers"
 	cli.Instead(configs, map[string]string{"view": kept, "use-context": kept, "get-contexts": kept, "set-context": kept,
-		"current-context": kept, "alter": "config set changes configs, config unset resets them to their defaults"})
+		"current-context": kept, "alter": "config set changes configs, config unset resets them to their defaults",
+		"delete": "config unset resets configs to their defaults", "remove": "config unset resets configs to their defaults",
+		"reset": "config unset resets configs to their defaults"})
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
 		topic.New(a), configs, group.New(a), txn.New(a), acl.New(a), user.New(a), quota.New(a), cert.New(a),
 		snapshot.New(a),
@@ -115,6 +117,11 @@ func Root(a *app.App) *cobra.Command {
 		"leader-election":     "chronikctl topic elect elects leaders",
 		"consumer-groups":     "chronikctl group lists and changes consumer groups",
 		"metadata-quorum":     "chronikctl cluster describe shows the voters of the metadata",
+		"metadata":            "chronikctl cluster describe shows the voters of the metadata, topic describe a topic",
+		"quorum":              "chronikctl cluster describe shows the voters of the metadata",
+		"elect-leaders":       "chronikctl topic elect elects leaders",
+		"node":                "chronikctl broker shows and changes brokers",
+		"nodes":               "chronikctl broker list shows the brokers",
 		"cluster-info":        "chronikctl cluster describe shows the cluster",
 		"maintenance":         "chronikctl broker maintain ID prepares a broker for a restart",
 		"cordon":              "chronikctl broker maintain ID prepares a broker for a restart",
