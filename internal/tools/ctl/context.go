@@ -26,7 +26,7 @@ func contextCommand(a *app.App) *cobra.Command {
 	cli.Instead(c, map[string]string{"use-context": use, "switch": use, "select": use, "get-contexts": "context list lists them",
 		"get": "context list lists them, context show shows the settings", "current-context": "context show shows its settings",
 		"current": "context show shows its settings",
-		"create": "context set creates a context", "add": "context set creates a context", "mv": "context rename gives it another name",
+		"create":  "context set creates a context", "add": "context set creates a context", "mv": "context rename gives it another name",
 		"remove": "context delete deletes one", "rm": "context delete deletes one"})
 	return c
 }
