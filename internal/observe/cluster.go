@@ -137,13 +137,14 @@ func (s *survey) brokers() {
 }
 
 // listeners adds the listeners that not all active brokers have. Brokers that only vote lead
-// nothing, so clients need not learn them. Listeners that forward are not registered: they name all
-// brokers with their own address.
+// nothing, so clients need not learn them. A broker that has run alone has registered no listeners,
+// and registers again when it starts in the cluster. Listeners that forward are not registered:
+// they name all brokers with their own address.
 func (s *survey) listeners() {
 	var active []*metadata.Broker
 	names := map[string]bool{}
 	for i := range s.regs {
-		if b := &s.regs[i]; s.states[i].Liveness == metadata.Active && !b.Votes() {
+		if b := &s.regs[i]; s.states[i].Liveness == metadata.Active && !b.Votes() && len(b.Listeners) > 0 {
 			active = append(active, b)
 			for _, l := range b.Listeners {
 				names[l.Listener] = true

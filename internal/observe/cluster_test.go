@@ -178,6 +178,7 @@ func TestListenersThatSomeActiveBrokersLack(t *testing.T) {
 	register(2, metadata.Active, disk(2), "tls", "default")
 	register(3, metadata.Fenced, disk(3), "brokers")
 	register(4, metadata.Active, nil, "votes")
+	register(5, metadata.Active, disk(5)) // it has run alone
 	check()
 	register(3, metadata.Active, disk(3), "brokers", "tls")
 	check(view.Listener{Name: "brokers", On: []int32{3}, Lacks: []int32{1, 2}},
