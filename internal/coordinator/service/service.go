@@ -228,8 +228,10 @@ func (s *Service) begins(partition int32) bool {
 // SubmitTo hands an event to the shard of a partition; see Submit. While the log of a partition is
 // created that this broker leads, the answer is coordinator.ErrLoading: clients find this broker as
 // its coordinator, and librdkafka would not ask again for offsets after NOT_COORDINATOR.
+//
+// The number may come from another broker that does not know the topic, and has then none.
 func (s *Service) SubmitTo(partition int32, event any, done func(response any, err error)) {
-	if !s.current(partition) {
+	if partition < 0 || !s.current(partition) {
 		done(nil, coordinator.ErrNotCoordinator)
 		return
 	}

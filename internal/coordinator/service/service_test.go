@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -253,6 +254,21 @@ func TestNothingIsCreatedAfterClose(t *testing.T) {
 	h.Close()
 	must(t, h.Ensure()) // there is no controller that could create it
 	h.Close()
+}
+
+// Another broker may ask for a partition that it has from older metadata, or for none.
+func TestAPartitionThatIsNotThereHasNoCoordinator(t *testing.T) {
+	b, stop := start(t, vfs.Memory(), definition("a"))
+	defer stop()
+	h := b.services[0]
+	say(t, h, "key", "one") // the topic exists
+	for _, p := range []int32{-1, math.MinInt32, 1000, math.MaxInt32} {
+		answered := make(chan error, 1)
+		h.SubmitTo(p, "x", func(_ any, err error) { answered <- err })
+		if err := <-answered; !errors.Is(err, coordinator.ErrNotCoordinator) && !errors.Is(err, coordinator.ErrNoShard) {
+			t.Errorf("partition %d: %v", p, err)
+		}
+	}
 }
 
 // A broker without a lease may not be the coordinator any longer. It answers nothing, not even what
