@@ -152,7 +152,7 @@ var rules = []rule{
 	{"a leader truncates a log with an epoch above its own", "replica/progress/follower.go",
 		"case f.LastEpoch > l.Epoch:", "case false:", "TestAnswer"},
 	{"a coordinator without a lease answers", "coordinator/service/service.go",
-		"if !s.current(partition) {", "if false {", "TestWithoutALeaseNothingIsAnswered"},
+		"partition < 0 || !s.current(partition)", "partition < 0", "TestWithoutALeaseNothingIsAnswered"},
 	{"a majority of the seeds forms a cluster", "membership/bootstrap.go",
 		"if why := unanswered(answers); why != \"\" {", "if why := unanswered(answers); why != \"\" && len(answers) < 3 {", "TestDecide"},
 	{"a node forms a cluster although the metadata of its logs are lost", "membership/bootstrap.go",
