@@ -76,7 +76,8 @@ try 'context mine set' context set mine "brokers=$BOOTSTRAP" timeout=20s
 try 'context mine is now the current one' context use mine
 try '^\* +mine ' context list
 try '^timeout +20s +context mine$' context show
-try 'context mine deleted' context delete mine
+try 'context mine is now yours' context rename mine yours
+try 'context yours deleted' context delete yours
 try '.' version
 try '^BROKER ' top
 # It needs an admin port, which it says with a 2.
