@@ -196,7 +196,8 @@ type stage struct {
 	cached bool
 }
 
-// begin starts a group of about n bytes at a position of the file, a multiple of block.
+// begin starts a group of about n bytes at a position of the file. Nothing is written, and end
+// returns an error, unless that is a multiple of block.
 func (s *stage) begin(f *file, at, n int64, cached bool) {
 	want := int(min(align(n, stageMin), stageMax))
 	if cap(s.buf) < want {
@@ -204,6 +205,9 @@ func (s *stage) begin(f *file, at, n int64, cached bool) {
 	}
 	clear(s.vec)
 	*s = stage{f: f, start: at, buf: s.buf[:0], vec: s.vec[:0], cached: cached}
+	if at%block != 0 { // the zeros that end another group would replace some of its bytes
+		s.err = fmt.Errorf("a group at %d does not begin at a block of the journal", at)
+	}
 }
 
 // add appends p. It may refer to p until end returns.
@@ -246,8 +250,6 @@ func (s *stage) end() error {
 func (s *stage) flush() {
 	switch {
 	case s.err != nil || s.size == 0:
-	case s.start%block != 0: // the zeros of end would replace what follows
-		s.err = fmt.Errorf("a write at %d does not begin at a block of the journal", s.start)
 	case s.cached:
 		s.refer()
 		_, s.err = s.f.f.WriteVecAt(s.vec, s.start)

@@ -105,6 +105,44 @@ func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 	})
 }
 
+// A cached group of several writes may begin its later ones anywhere, because they continue it. A
+// group that begins between blocks is not written.
+func TestOnlyTheBeginOfAGroupMustBeAtABlock(t *testing.T) {
+	for _, cached := range []bool{true, false} {
+		under, err := vfs.Memory().Create("/j")
+		ok(t, err)
+		f := &file{f: under, begun: true}
+		f.off.Store(dataStart)
+		var s stage
+		var want []byte
+		s.begin(f, f.off.Load(), 2*stageMax, cached)
+		for i := 0; len(want) < 3*stageMax; i++ {
+			p := bytes.Repeat([]byte{byte(i)}, []int{48, 1000, referAt + 3}[min(i%50, 2)])
+			if i%50 > 2 {
+				p = p[:5000]
+			}
+			want = append(want, p...)
+			s.add(p)
+		}
+		ok(t, f.write(&s))
+		got := make([]byte, len(want))
+		_, err = under.ReadAt(got, dataStart)
+		ok(t, err)
+		if !bytes.Equal(got, want) {
+			t.Errorf("cached %t: other bytes", cached)
+		}
+		at := f.off.Load()
+		s.begin(f, at+block/2, block, cached)
+		s.add([]byte("between blocks"))
+		if err := f.writeAhead(&s); err == nil || !f.dead() {
+			t.Errorf("cached %t: a group between blocks: %v", cached, err)
+		}
+		if size, err := under.Size(); err != nil || size != at {
+			t.Errorf("cached %t: the file has %d bytes instead of %d, %v", cached, size, at, err)
+		}
+	}
+}
+
 // The first failed write of a group fails the group, even if later writes succeed.
 func TestAFailedWriteFailsItsGroup(t *testing.T) {
 	under, err := vfs.Memory().Create("/j")

@@ -59,15 +59,10 @@ type silence struct {
 	until time.Time
 }
 
-// silentAfter is how long a wait must have lasted that its caller has ended.
-const silentAfter = connectTime - connectTime/4
-
-// isSilent notes that nothing answers at an address, if err is that of a wait which ended, or the
-// caller ended it after a while.
-func (d *dialer) isSilent(addr string, err error, waited time.Duration) {
+// isSilent notes that nothing answers at an address, if err is that of a wait which ended.
+func (d *dialer) isSilent(addr string, err error) {
 	var timeout net.Error
-	late := errors.As(err, &timeout) && timeout.Timeout() || waited >= silentAfter
-	if d.remembers.Load() && late {
+	if d.remembers.Load() && errors.As(err, &timeout) && timeout.Timeout() {
 		d.silent.Store(addr, silence{why: err.Error(), until: time.Now().Add(silentFor)})
 	}
 }
@@ -101,6 +96,13 @@ func (d *dialer) again(addr string, err error) error {
 	return &net.OpError{Op: "connect", Net: dial.Net, Addr: dial.Addr, Err: dial.Err}
 }
 
+// Unconnected reports whether err is that of a connection which could not be made, so that nothing
+// was sent.
+func Unconnected(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "connect" || op.Op == "reach")
+}
+
 // dial implements kgo.Dialer.
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	// The library dials again after a connection timed out on its first answer, even if the
@@ -111,14 +113,13 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err := d.knownSilent(network, addr); err != nil {
 		return nil, err
 	}
-	begun := time.Now()
-	end := begun.Add(time.Duration(d.patience.Load()))
+	end := time.Now().Add(time.Duration(d.patience.Load()))
 	within, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	c, err := d.connect(within, network, addr)
 	if err != nil {
-		if waited := time.Since(begun); ctx.Err() == nil || waited >= silentAfter {
-			d.isSilent(addr, err, waited)
+		if ctx.Err() == nil {
+			d.isSilent(addr, err)
 		}
 		return nil, d.again(addr, err)
 	}
@@ -143,7 +144,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		d.secured.Store(true)
 		c = secure
 	}
-	return &bounded{Conn: c, limit: d.limit, first: end, late: func(err error) { d.isSilent(addr, err, time.Since(begun)) }}, nil
+	return &bounded{Conn: c, limit: d.limit, first: end, late: func(err error) { d.isSilent(addr, err) }}, nil
 }
 
 // connect opens a connection without TLS.

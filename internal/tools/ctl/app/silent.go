@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"io"
-	"net"
 	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -16,12 +15,10 @@ import (
 // that closes connections: each has another remedy.
 func Silent(err error) (why, remedy string) {
 	var eof *kgo.ErrFirstReadEOF
-	var dial *net.OpError
 	if remedy := tlsRemedy(certs.Explain(err), false); remedy != "" {
 		return err.Error(), remedy
 	}
-	dialed := !errors.As(err, &dial) || dial.Op != "dial"
-	if dialed && (errors.Is(err, io.EOF) || errors.As(err, &eof) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
+	if !Unconnected(err) && (errors.Is(err, io.EOF) || errors.As(err, &eof) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
 		return "it closes the connection without an answer",
 			"see its findings (check refused) and its log: a limit of connections such as max.connections may be reached; " +
 				"on the machine of the broker, chronikctl connects also above it. Otherwise compare its settings of TLS and logins with these"

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -305,7 +304,7 @@ func apply(ctx context.Context, cl *kgo.Client, x at, verb string, ask view.Shar
 	req.GroupID = &x.group
 	req.UnknownTags.Set(view.ShareTag, encoded(ask))
 	got, err := cl.SeedBrokers()[0].Request(ctx, req)
-	if op := (*net.OpError)(nil); err != nil && (!errors.As(err, &op) || op.Op != "dial") {
+	if err != nil && !app.Unconnected(err) {
 		return fmt.Errorf("%s %s: it is not known whether the change was made; check the records before you repeat it: %w", verb, x,
 			app.BrokerError(err))
 	}
