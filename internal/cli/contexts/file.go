@@ -163,7 +163,7 @@ func Properties(file, context string) string {
 	return filepath.Join(filepath.Dir(file), context+".properties")
 }
 
-// Free reports whether Rename accepts a name.
+// Free reports whether no context and no file for Kafka's tools has a name.
 func (f *File) Free(name string) bool {
 	_, taken := f.Contexts[name]
 	_, err := os.Lstat(Properties(f.Path, name))

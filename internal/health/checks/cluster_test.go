@@ -34,6 +34,8 @@ func TestMembership(t *testing.T) {
 		{"another metadata leader is elected", member(func(c *view.Cluster) { c.NoLease = 2 * time.Second }), nil},
 		{"no answers", member(func(c *view.Cluster) { c.NoLease = noLeaseAfter }),
 			[]string{"bad this broker: the controller does not confirm its heartbeats, so other brokers take over"}},
+		{"no leader for a moment", member(func(c *view.Cluster) { c.NoLease, c.Quorum.Leader = noLeaseAfter, -1 }),
+			[]string{"heartbeats: it knows no metadata leader at present"}},
 		{"no leader", member(func(c *view.Cluster) { c.NoLease, c.Quorum.NoLeader = time.Minute, time.Minute }),
 			[]string{"because the cluster has no metadata leader"}},
 		{"its metadata cannot be written", member(func(c *view.Cluster) {
@@ -285,6 +287,34 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 		{"an election of a few seconds", soon, nil},
 		{"election", group(view.Elected, 3), []string{them + "the controller is electing leaders"}},
 	})
+}
+
+// A metadata leader that stood still does not advise to check the network to itself.
+func TestARemedyNamesNoWayToItself(t *testing.T) {
+	f := member(func(c *view.Cluster) { c.NoLease, c.Quorum.Leader = noLeaseAfter, c.Self })
+	findings, _ := examined(t, Checks(), &f)
+	if !slices.ContainsFunc(findings, func(x health.Finding) bool {
+		return strings.Contains(x.Remedy, "check the network between it and the other brokers, in both directions")
+	}) {
+		t.Errorf("%+v", findings)
+	}
+}
+
+// Partitions whose records are lost begin again without a deletion of their topics, which would
+// delete whole partitions, too.
+func TestTheRemedyOfLostPartitionsOfAWholeTopic(t *testing.T) {
+	for _, why := range []view.Waiting{view.ForDirectory, view.Recovered} {
+		f := member(func(c *view.Cluster) {
+			c.Leaderless = []view.Leaderless{{Partitions: some(1, "a-0"), Why: why, Brokers: []int32{2, 3}}}
+		})
+		findings, _ := examined(t, Checks(), &f)
+		if !slices.ContainsFunc(findings, func(x health.Finding) bool {
+			begin := strings.Index(x.Remedy, "let them begin without their records: run `chronikctl topic move a:0 BROKER`")
+			return begin >= 0 && begin < strings.Index(x.Remedy, "`chronikctl topic delete TOPIC`")
+		}) {
+			t.Errorf("%v: %+v", why, findings)
+		}
+	}
 }
 
 // Without another replica there is none to elect.

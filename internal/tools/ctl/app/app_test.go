@@ -269,7 +269,7 @@ func TestABrokerThatHasJustEnded(t *testing.T) {
 			t.Helper()
 			var op *net.OpError
 			_, err := d.dial(t.Context(), "tcp", "b:9092")
-			if !errors.As(err, &op) || op.Op != want || !errors.Is(err, syscall.ECONNREFUSED) {
+			if !errors.As(err, &op) || op.Op != want || !errors.Is(err, syscall.ECONNREFUSED) || !Unconnected(err) {
 				t.Errorf("%s: %v, want the error of a %s", when, err, want)
 			}
 		}

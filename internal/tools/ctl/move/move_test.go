@@ -43,6 +43,22 @@ func TestMovesThatCopyNothingAreFirst(t *testing.T) {
 	}
 }
 
+// A move that leaves fewer replicas says so, and is asked about. Others are not.
+func TestMovesThatLeaveFewerReplicas(t *testing.T) {
+	p := newPlan(cluster(4, "", []int32{1, 2, 3}, []int32{1, 2, 3}, []int32{1, 2, 3}, []int32{1, 2}), nil)
+	for n, to := range [][]int32{{1, 2}, {4}, {2, 3, 4}, {3, 4, 1}} {
+		if err := p.Set("t", int32(n), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := p.Fewer()
+	slices.Sort(got)
+	if want := []string{"t-0: from brokers 1,2,3 to 1,2, nothing to copy, 2 replicas instead of 3",
+		"t-1: from brokers 1,2,3 to 4, bytes unknown, 1 replica instead of 3"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A broker that was drained before, or is drained in the same plan, gets no replica by any plan. It
 // gives one up first.
 func TestDrainedBrokersGetNoReplicas(t *testing.T) {
