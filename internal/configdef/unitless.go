@@ -19,9 +19,9 @@ const meant = "+"
 // Unitless returns why a value probably does not mean what was intended, as it was written: a
 // retention in milliseconds without a unit is more often a mistake for days if it is shorter than a
 // minute, and for seconds if it would be hours of a day or whole days then, and is not whole
-// minutes, as 604800. Unitless returns "" for other configs and values, and for 0, which is the same
-// in all units. A topic's configs are numbers without units, so a sign says there that the number is
-// meant: see Meant.
+// minutes, as 604800. Unitless returns "" for other configs and values, and for 0, which is the
+// same in all units. A topic's configs are numbers without units, so a sign says there that the
+// number is meant: see Meant.
 func Unitless(name, written string) string {
 	n, err := strconv.ParseInt(written, 10, 64)
 	if !strings.HasSuffix(name, "retention.ms") || err != nil || n <= 0 || strings.HasPrefix(written, meant) {

@@ -18,7 +18,8 @@ func Silent(err error) (why, remedy string) {
 	if remedy := tlsRemedy(certs.Explain(err), false); remedy != "" {
 		return err.Error(), remedy
 	}
-	if !Unconnected(err) && (errors.Is(err, io.EOF) || errors.As(err, &eof) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
+	closed := errors.Is(err, io.EOF) || errors.As(err, &eof) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	if closed && !Unconnected(err) {
 		return "it closes the connection without an answer",
 			"see its findings (check refused) and its log: a limit of connections such as max.connections may be reached; " +
 				"on the machine of the broker, chronikctl connects also above it. Otherwise compare its settings of TLS and logins with these"
