@@ -36,6 +36,9 @@ func findingsOf(t *testing.T, check string, f Facts) (found []string, saw string
 		if check == health.CheckBrokers && x.Holds == "" && !strings.HasPrefix(x.Subject, "processes of ") {
 			t.Errorf("a broker is not in order, and no other one waits with a stop: %+v", x)
 		}
+		if x.Severity == health.Bad && strings.Contains(x.Works, "accepted and read") {
+			t.Errorf("%s: it is bad, although all records can be written and read: %+v", check, x)
+		}
 		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
 	}
 	return found, strings.Join(measured[0].Saw, "\n")

@@ -56,7 +56,7 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: whether the controller accepts this broker's heartbeats. Otherwise other brokers take over its partitions."},
 		{Name: health.CheckQuorum, run: inCluster(checkQuorum),
 			Doc: "In a cluster: whether the metadata have a leader, and how many voters can fail before they have none."},
-		{Name: "seeds", run: inCluster(checkSeeds),
+		{Name: checkOfSeeds, run: inCluster(checkSeeds),
 			Doc: "In a cluster: addresses in this broker's `cluster.seeds` at which no broker of the cluster is. Brokers that are down are no such finding."},
 		{Name: "leaderless", run: checkLeaderless,
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
@@ -67,7 +67,7 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
 		{Name: "listeners", run: member(checkListeners),
 			Doc: "In a cluster: listeners that some active brokers have and others lack. Clients that dial such a name do not learn all brokers."},
-		{Name: "forwarding", run: checkForwarding,
+		{Name: checkOfForwarding, run: checkForwarding,
 			Doc: "In a cluster: brokers to which requests of a listener with `route: forward` cannot be passed."},
 		{Name: "stopped_replica", run: checkStopped,
 			Doc: "In a cluster: replicas of this broker that cannot follow their leaders: no connection can be made, or they would discard " +

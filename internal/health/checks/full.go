@@ -19,6 +19,13 @@ const (
 	checkOfDamage = "damage"
 )
 
+// checkOfSeeds is the check of the addresses of other brokers, and checkOfForwarding that of the
+// requests that are passed to them.
+const (
+	checkOfSeeds      = "seeds"
+	checkOfForwarding = "forwarding"
+)
+
 // ofStorage are the checks of what a broker needs to write.
 var ofStorage = []string{checkOfSpace, checkOfRemoved, "log_dir", "stuck_disk", checkOfLogs, checkOfDamage}
 

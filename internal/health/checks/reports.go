@@ -87,8 +87,12 @@ func (f *Facts) reported(broker int32) string {
 
 // telling reports whether a finding may explain why its broker was not heard later.
 func telling(x health.Finding) bool {
-	return x.Broker != health.NoBroker && x.Severity != health.Note && x.Check != health.CheckServing && x.Check != health.CheckMembership
+	return x.Broker != health.NoBroker && x.Severity != health.Note && !slices.Contains(ofContact, x.Check)
 }
+
+// ofContact are the checks whose findings are about the contact with other brokers, or about these:
+// when a broker ends, the others are often not in order, either.
+var ofContact = []string{health.CheckServing, health.CheckMembership, health.CheckQuorum, health.CheckReports, checkOfSeeds, checkOfForwarding}
 
 // ofLogs are the checks whose findings about a log are faults of the log.
 var ofLogs = []string{checkOfLogs, checkOfDamage}

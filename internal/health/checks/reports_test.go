@@ -71,6 +71,12 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 		own(health.OfLog("orders-0"), checkOfLogs, health.Note, "it is copied again"),
 		own(health.OfLog("orders-0"), "transaction", health.Warn, "a transaction has been open"),
 	}}
+	away := &health.Report{Findings: []health.Finding{
+		own(health.Finding{Subject: "metadata quorum"}, health.CheckQuorum, health.Bad, "no leader"),
+		own(health.Finding{Subject: "report of broker 2"}, health.CheckReports, health.Warn, "it does not arrive"),
+		own(health.Finding{Subject: "requests for broker 2"}, checkOfForwarding, health.Bad, "no connection"),
+		own(health.OfDir("/d"), "log_dir", health.Warn, "it is slow"),
+	}}
 	examine(t, health.CheckBrokers, []patient{
 		{"fenced, and silent", hearing(member(fenced), 40*time.Second, 0, &health.Report{}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; its own report is 40s old"}},
@@ -87,6 +93,8 @@ func TestBrokersInTheirOwnWords(t *testing.T) {
 			[]string{"; it reports faults of its own logs of 1 partition (orders-1), to which it may copy nothing"}},
 		{"not in sync, and an old report", hearing(member(behind), time.Minute, time.Hour, offline),
 			[]string{"; its own report is 1m0s old and has: partition orders-1: the replica on this broker is offline"}},
+		{"fenced, and its last report has others that were away", hearing(member(fenced), time.Minute, 0, away),
+			[]string{"; its own report is 1m0s old and has: log directory /d: it is slow"}},
 	})
 	for silent, want := range map[time.Duration]string{
 		0: "its own report is 0s old: follow the findings of broker 3", time.Minute: "start it, ",

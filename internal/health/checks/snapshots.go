@@ -41,7 +41,8 @@ func sameDisk(f *Facts) string {
 	return ""
 }
 
-// checkSnapshots notes what an operator would learn when a snapshot is needed.
+// checkSnapshots notes what an operator would learn when a snapshot is needed. No record is missing
+// meanwhile, so nothing of it is Bad.
 func checkSnapshots(f *Facts, n *notes) {
 	s := f.Snapshots
 	if s == nil || s.URL == "" {
@@ -65,19 +66,19 @@ func checkSnapshots(f *Facts, n *notes) {
 	late := max(missedSnapshots*interval, missedLeast)
 	switch {
 	case !s.Unasked.IsZero() && interval > 0 && f.Now.Sub(s.Unasked) >= late:
-		unasked := finding(health.Bad, fmt.Sprintf("no broker has asked for its part of a snapshot since %s: the one that leads the "+
+		unasked := finding(health.Warn, fmt.Sprintf("no broker has asked for its part of a snapshot since %s: the one that leads the "+
 			"metadata takes none", s.Unasked.UTC().Format(time.RFC3339)), "set archive.url and snapshot.interval.ms to the same values on "+
 			"all brokers, and restart those that differ; "+list+" shows what the others do")
 		unasked.Stops = true
 		n.addFinding(unasked)
 	case x == nil && s.Failures > 0:
-		add(health.Bad, "there is no snapshot, and none can be taken: "+s.LastError, "mend what the reason says; the broker tries again")
+		add(health.Warn, "there is no snapshot, and none can be taken: "+s.LastError, "mend what the reason says; the broker tries again")
 	case x != nil && interval > 0 && f.Now.Sub(time.UnixMilli(x.TimeMs)) >= late:
 		problem := fmt.Sprintf("the newest snapshot is of %s, and one is to be taken every %v", at(x.TimeMs), interval)
 		if s.Failures > 0 {
 			problem += "; the last attempt failed: " + s.LastError
 		}
-		add(health.Bad, problem, "mend what the reason says; without one, "+list+" shows what is uploaded, which may be too slow for the "+
+		add(health.Warn, problem, "mend what the reason says; without one, "+list+" shows what is uploaded, which may be too slow for the "+
 			"interval")
 	case s.Failures > 0:
 		add(health.Note, "the last attempt to take a snapshot failed: "+s.LastError, "the broker tries again")
@@ -87,12 +88,12 @@ func checkSnapshots(f *Facts, n *notes) {
 	}
 	n.see(fmt.Sprintf("snapshot %d of %s", x.Number, at(x.TimeMs)))
 	if d := s.Damaged; d != nil {
-		severity := health.Warn
-		if s.Suspect {
-			severity = health.Bad
+		others := ""
+		if s.Suspect && d.Number != x.Number {
+			others = fmt.Sprintf("; nor can the newest, %d, if it has the same objects", x.Number)
 		}
-		add(severity, fmt.Sprintf("snapshot %d cannot be restored, as its verification at %s found: %s", d.Number, at(d.VerifiedMs),
-			d.Damage), "take another one ("+health.Command("chronikctl", "snapshot", "create")+"), verify it, and find out what changes "+
+		add(health.Warn, fmt.Sprintf("snapshot %d cannot be restored, as its verification at %s found: %s%s", d.Number, at(d.VerifiedMs),
+			d.Damage, others), "take another one ("+health.Command("chronikctl", "snapshot", "create")+"), verify it, and find out what changes "+
 			"objects in the store; then "+health.Command("chronikctl", "snapshot", "delete", strconv.FormatInt(d.Number, 10)))
 	}
 	if x.Offline > 0 {

@@ -134,15 +134,15 @@ func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 }
 
 // syncDueLocked reports whether written entries must be synced now although no entry waits for a
-// datasync, and if not, how long that may be delayed. If nothing is written or queued, it forgets
-// that a sync was requested.
+// datasync, and if not, how long that may be delayed. A sync of a dead file is due, because it fails.
+// If nothing is written or queued, it forgets that a sync was requested.
 func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
 	u := &j.group.unsynced
 	switch {
 	case u.entries == 0:
 		j.asked = j.asked && j.waiting.entries > 0
 		return false, time.Hour
-	case j.asked || j.state == closing || u.bytes >= j.opt.UnsyncedBytes:
+	case j.asked || j.state == closing || u.bytes >= j.opt.UnsyncedBytes || j.group.file.dead():
 		return true, 0
 	case u.due.IsZero():
 		return false, time.Hour

@@ -134,6 +134,44 @@ func TestI5AFailedSyncOfThePreparerKillsTheFile(t *testing.T) {
 	}
 }
 
+// The same for entries that are acknowledged when written. No datasync of the writer is due for
+// seconds, and meanwhile more of them would be acknowledged, with those that the kernel has dropped.
+func TestI5AFailedSyncOfThePreparerIsHeardAtOnce(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			fsys := errfs.New(crashing(t, 1))
+			j := closedIn(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 4*zeroStep, 16*zeroStep })
+			defer j.Close()
+			_, err := j.Fresh(0)
+			ok(t, err)
+			held := make(chan struct{})
+			fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached, Before: func(errfs.Call) { <-held }})
+			ok(t, j.Resume())
+			s, o := newStream(1), newRecorder()
+			first, second := entry(s, 0, 100, loose, o), entry(s, 1, 100, loose, o)
+			if before {
+				ok(t, j.Submit(nil, first))
+				synctest.Wait()
+				if !recorded(o, first) || o.err(first) != nil {
+					t.Fatalf("an entry that is acknowledged when written: %v", o.err(first))
+				}
+			}
+			close(held)
+			synctest.Wait()
+			if failed := len(j.failed) == 1; failed != before { // nothing is in the file otherwise
+				t.Fatalf("written before: %t, failed: %t", before, failed)
+			}
+			if !before {
+				ok(t, j.Submit(nil, second))
+				synctest.Wait()
+				if err := o.err(second); !errors.Is(err, errDeadFile) || !errors.Is(err, syscall.EIO) || len(j.failed) != 1 {
+					t.Errorf("an entry was acknowledged in a dead file: %v", err)
+				}
+			}
+		})
+	}
+}
+
 func recorded(o *recorder, e *Entry) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -75,6 +75,9 @@ func (f *file) writeAhead(s *stage) error {
 // already has its new name. If a power loss ruins both copies now, no frame of the new use was
 // acknowledged, and frames of the previous use have another salt and lower LSNs.
 func (f *file) writeHeader() error {
+	if err := f.refused(); err != nil {
+		return err
+	}
 	h := header{seq: f.seq, salt: f.salt, first: f.first, id: f.id, capacity: f.capacity}
 	b := h.encode()
 	for _, at := range []int64{0, secondHeader} {
@@ -167,6 +170,16 @@ func (f *file) end() error {
 // dead reports whether a write or datasync has failed.
 func (f *file) dead() bool { return f.failed.Load() }
 
+// refused returns why nothing may be written to a dead file: the kernel may have dropped what was
+// written before, so what follows would be lost with it, or hide it. All writes of frames ask. The
+// preparer may be the one whose datasync failed, so the answer can change between two of them.
+func (f *file) refused() error {
+	if !f.dead() {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %w", f.name, errDeadFile, f.err) // no longer changed
+}
+
 const (
 	// block is the unit of writes, in bytes.
 	block = vfs.DirectBlock
@@ -248,6 +261,9 @@ func (s *stage) end() error {
 }
 
 func (s *stage) flush() {
+	if s.err == nil {
+		s.err = s.f.refused()
+	}
 	switch {
 	case s.err != nil || s.size == 0:
 	case s.cached:

@@ -238,6 +238,15 @@ func TestI5AnyFailedCallKillsTheFile(t *testing.T) {
 			if err := f.zero(block, false); !errors.Is(err, errDeadFile) || out.calls != n {
 				t.Errorf("%s: after call %d has failed, zeros: %v, and %d further calls", what, n, err, out.calls-n)
 			}
+			for _, begun := range []bool{false, true} {
+				f.begun = begun
+				var s stage
+				s.begin(f, dataStart, block, begun)
+				s.add(make([]byte, 100))
+				if err := f.write(&s); !errors.Is(err, errDeadFile) || out.calls != n {
+					t.Errorf("%s: after call %d has failed, a write: %v, and %d further calls", what, n, err, out.calls-n)
+				}
+			}
 		}
 	}
 }

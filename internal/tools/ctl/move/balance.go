@@ -8,7 +8,7 @@ import (
 )
 
 // Balance spreads replicas, and then preferred leaders, evenly over the active brokers; topics of
-// users and internal topics each for themselves. It moves as few replicas as possible, and none
+// users and internal topics each for themselves, and leaders of each topic. It moves as few replicas as possible, and none
 // into a rack that has one of the partition already, unless it leaves such a rack. Partitions
 // without a leader stay as they are: they may not give up a replica.
 func (p *Plan) Balance() {
@@ -22,8 +22,8 @@ func (p *Plan) Fill(broker int32) {
 	p.Lead()
 }
 
-// Lead spreads the preferred leaders over the replicas that there are, or are planned, and has them
-// elected, also those of partitions that do not change.
+// Lead spreads the preferred leaders of each topic, and of all, over the replicas that there are, or
+// are planned, and has them elected, also those of partitions that do not change.
 func (p *Plan) Lead() {
 	p.classes(p.lead)
 	for _, x := range p.parts {
@@ -163,37 +163,76 @@ func (p *Plan) choice(parts []*part, from, to int32) *part {
 	return best
 }
 
-// lead changes preferred leaders until no active broker has two more than another one that could
-// have one of them, directly or through others.
-func (p *Plan) lead(parts []*part) {
-	leads := map[int32]int{}
+// tally counts the preferred leaders on each broker, of all topics and of each.
+type tally struct {
+	all    map[int32]int
+	topics map[string]map[int32]int
+}
+
+func newTally(parts []*part) *tally {
+	t := &tally{all: map[int32]int{}, topics: map[string]map[int32]int{}}
 	for _, x := range parts {
-		leads[x.to[0]]++
+		if t.topics[x.topic] == nil {
+			t.topics[x.topic] = map[int32]int{}
+		}
+		t.add(x, 1)
 	}
+	return t
+}
+
+func (t *tally) add(x *part, n int) {
+	t.all[x.to[0]] += n
+	t.topics[x.topic][x.to[0]] += n
+}
+
+// spares reports whether a topic is spread as evenly as now if another broker leads this partition.
+func (t *tally) spares(x *part, to int32) bool {
+	return t.topics[x.topic][x.to[0]] > t.topics[x.topic][to]
+}
+
+// lead changes preferred leaders until no active broker has two more of a topic than another one
+// that could have one of them, directly or through others. Then it does so for all topics together,
+// as far as each stays spread: a load is often that of one topic.
+func (p *Plan) lead(parts []*part) {
+	topics := map[string][]*part{}
+	for _, x := range parts {
+		topics[x.topic] = append(topics[x.topic], x)
+	}
+	t := newTally(parts)
+	for topic, of := range topics {
+		p.even(of, t, t.topics[topic], nil)
+	}
+	p.even(parts, t, t.all, t.spares)
+}
+
+// even changes preferred leaders of these partitions, and the tally, until leads, a part of the
+// tally, can't become more even.
+func (p *Plan) even(parts []*part, t *tally, leads map[int32]int, may func(x *part, to int32) bool) {
 	ids := make([]int32, 0, len(p.brokers))
 	for _, b := range p.brokers {
 		ids = append(ids, b.NodeID)
 	}
 	for {
 		sorts.SortStable(ids, func(a, b int32) int { return cmp.Or(leads[b]-leads[a], int(a)-int(b)) })
-		if !slices.ContainsFunc(ids, func(from int32) bool { return p.pass(parts, leads, from) }) {
+		if !slices.ContainsFunc(ids, func(from int32) bool { return p.pass(parts, t, leads, may, from) }) {
 			return
 		}
 	}
 }
 
 // pass gives one preferred leadership of a broker to one that has at least two fewer, along the
-// shortest chain of partitions, and reports whether there is one.
-func (p *Plan) pass(parts []*part, leads map[int32]int, from int32) bool {
+// shortest chain of partitions that may change to their next leader, and reports whether there is
+// one. Without may, all of them may.
+func (p *Plan) pass(parts []*part, t *tally, leads map[int32]int, may func(x *part, to int32) bool, from int32) bool {
 	by := map[int32]*part{from: nil} // how a broker is reached: it gets this partition from its leader
 	for queue := []int32{from}; len(queue) > 0; queue = queue[1:] {
 		if to := queue[0]; leads[to] <= leads[from]-2 {
-			leads[from]--
-			leads[to]++
 			for at := to; at != from; {
 				x := by[at]
 				before := x.to[0]
+				t.add(x, -1)
 				toFront(x.to, slices.Index(x.to, at))
+				t.add(x, 1)
 				at = before
 			}
 			return true
@@ -203,7 +242,7 @@ func (p *Plan) pass(parts []*part, leads map[int32]int, from int32) bool {
 				continue
 			}
 			for _, b := range x.to[1:] {
-				if _, known := by[b]; !known && p.active(b) {
+				if _, known := by[b]; !known && p.active(b) && (may == nil || may(x, b)) {
 					by[b], queue = x, append(queue, b)
 				}
 			}

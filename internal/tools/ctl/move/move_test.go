@@ -3,7 +3,6 @@ package move
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -161,6 +160,11 @@ func TestPlans(t *testing.T) {
 		{"a rack keeps its replica", 4, "xxyy", [][]int32{{1, 3}, {1, 3}, {1, 3}, {1, 3}}, balance, "0 [4 2], 1 [2 4], 2 [3 1]"},
 		{"a preferred leader passes through a broker", 3, "", [][]int32{{1, 2}, {1, 2}, {1, 2}, {2, 3}, {2, 3}}, lead,
 			"0 [2 1], 3 [3 2]"},
+		{"each topic has leaders everywhere", 2, "", [][]int32{{1, 2}, {1, 2}, {2, 1}, {2, 1}}, func(p *Plan) error {
+			p.parts[2].topic, p.parts[3].topic = "u", "u"
+			p.Lead()
+			return nil
+		}, "0 [2 1], 2 [1 2]"},
 		{"a dead broker gets nothing", 2, "", [][]int32{{1, 9}, {1, 9}, {1, 9}}, balance, "0 [2 9]"},
 		{"a broker gives its leaders up", 3, "", firsts[:3], yield(1), "0 [2 3 1], 1 [3 2 1], 2 [2 3 1]"},
 		{"a broker is alone", 3, "", [][]int32{{1}, {2, 1}}, yield(1), ""},
@@ -255,48 +259,73 @@ func TestPlansContinueFromTheMoveInProgress(t *testing.T) {
 }
 
 // Any plan leaves each partition as many replicas as it had, on different brokers, and no broker
-// with two more preferred leaders than another one that could have one of them.
+// with two more preferred leaders than another one that could have one of them: of each topic, and
+// of all as far as each topic stays spread.
 func TestABalanceIsOne(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(600) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		n := 1 + random.Int32N(6)
+		everywhere, topics := seed%3 == 0, 1+random.IntN(4)
 		var replicas [][]int32
-		for range random.IntN(40) {
+		for range 1 + random.IntN(40) {
 			var r []int32
-			for _, b := range random.Perm(int(n))[:1+random.IntN(min(3, int(n)))] {
+			count := 1 + random.IntN(min(3, int(n)))
+			if everywhere {
+				count = int(n)
+			}
+			for _, b := range random.Perm(int(n))[:count] {
 				r = append(r, int32(b)+1)
 			}
 			replicas = append(replicas, r)
 		}
-		if len(replicas) == 0 {
-			continue
+		grown := n
+		if !everywhere {
+			grown += random.Int32N(3)
 		}
-		grown := n + random.Int32N(3)
 		p := newPlan(cluster(grown, "", replicas...), nil)
+		for _, x := range p.parts {
+			x.topic = fmt.Sprint("t", random.IntN(topics))
+		}
 		p.Balance()
-		load, leads := map[int32]int{}, map[int32]int{}
+		load := map[int32]int{}
 		for i, x := range p.parts {
 			seen := slices.Compact(slices.Sorted(slices.Values(x.to)))
 			if len(seen) != len(replicas[i]) || len(x.to) != len(seen) {
 				t.Fatalf("seed %d: %v became %v", seed, replicas[i], x.to)
 			}
-			leads[x.to[0]]++
 			for _, b := range x.to {
 				load[b]++
 			}
 		}
+		leads := newTally(p.parts)
 		for a := int32(1); a <= grown; a++ {
 			for b := int32(1); b <= grown; b++ {
 				if load[a]-load[b] > 1 {
 					t.Fatalf("seed %d: broker %d has %d replicas, broker %d %d", seed, a, load[a], b, load[b])
 				}
+				for topic, of := range leads.topics {
+					if everywhere && of[a]-of[b] > 1 {
+						t.Fatalf("seed %d: of %s, broker %d leads %d, broker %d %d", seed, topic, a, of[a], b, of[b])
+					}
+				}
+				if everywhere && leads.all[a]-leads.all[b] > 1 {
+					t.Fatalf("seed %d: broker %d leads %d, broker %d %d", seed, a, leads.all[a], b, leads.all[b])
+				}
+			}
+			for topic, of := range leads.topics {
+				if parts := partsOf(p, topic); p.pass(parts, leads, of, nil, a) {
+					t.Fatalf("seed %d: the preferred leaders of %s are not spread: %v", seed, topic, of)
+				}
+			}
+			if p.pass(p.parts, leads, leads.all, leads.spares, a) {
+				t.Fatalf("seed %d: the preferred leaders are not spread: %v", seed, leads.all)
 			}
 		}
-		fullest := slices.MaxFunc(slices.Collect(maps.Keys(leads)), func(a, b int32) int { return leads[a] - leads[b] })
-		if p.pass(p.parts, leads, fullest) {
-			t.Fatalf("seed %d: the preferred leaders are not spread: %v", seed, leads)
-		}
 	}
+}
+
+func partsOf(p *Plan, topic string) []*part {
+	return slices.DeleteFunc(slices.Clone(p.parts), func(x *part) bool { return x.topic != topic })
 }
 
 // A partition that has more replicas than the move gave it, because the controller raised their
