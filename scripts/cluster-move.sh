@@ -3,7 +3,8 @@
 # partitions (default 1,000) of replication factor 3 with MIB mebibytes of records (default 512), and
 # two more brokers join. A producer sends RATE records a second (default 1,000): undisturbed, for
 # SECONDS_OF_LOAD (default 60), and while `chronikctl broker rebalance` gives the new brokers their
-# share, with THROTTLE (default 20MiB). Then one broker dies with its data, and another replaces it,
+# share, with THROTTLE (default 20MiB) and AT_A_TIME partitions at a time (default that of the
+# command). Then one broker dies with its data, and another replaces it,
 # without a limit; that time stands beside what the disk can write. All is on this machine and below
 # TMPDIR, and removed in the end. Needs jq and bin/ of `make build`.
 set -euo pipefail
@@ -59,7 +60,7 @@ result undisturbed before
 produce during 1h
 sleep 10 # the warm-up
 began=$(date +%s)
-chronikctl broker rebalance --throttle "$throttle" >"$work/rebalance" 2>&1 || { cat "$work/rebalance"; exit 1; }
+chronikctl broker rebalance --throttle "$throttle" ${AT_A_TIME:+--at-a-time "$AT_A_TIME"} >"$work/rebalance" 2>&1 || { cat "$work/rebalance"; exit 1; }
 took=$(($(date +%s) - began))
 kill -INT "$load"
 result "$(sed -n 's/^moved \(moved .*\)/\1/p' "$work/rebalance") in $took s, $throttle a second for each broker" during

@@ -92,7 +92,9 @@ func telling(x health.Finding) bool {
 
 // ofContact are the checks whose findings are about the contact with other brokers, or about these:
 // when a broker ends, the others are often not in order, either.
-var ofContact = []string{health.CheckServing, health.CheckMembership, health.CheckQuorum, health.CheckReports, checkOfSeeds, checkOfForwarding}
+var ofContact = []string{
+	health.CheckServing, health.CheckMembership, health.CheckQuorum, health.CheckReports, checkOfSeeds, checkOfForwarding,
+}
 
 // ofLogs are the checks whose findings about a log are faults of the log.
 var ofLogs = []string{checkOfLogs, checkOfDamage}

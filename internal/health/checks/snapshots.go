@@ -93,8 +93,8 @@ func checkSnapshots(f *Facts, n *notes) {
 			others = fmt.Sprintf("; nor can the newest, %d, if it has the same objects", x.Number)
 		}
 		add(health.Warn, fmt.Sprintf("snapshot %d cannot be restored, as its verification at %s found: %s%s", d.Number, at(d.VerifiedMs),
-			d.Damage, others), "take another one ("+health.Command("chronikctl", "snapshot", "create")+"), verify it, and find out what changes "+
-			"objects in the store; then "+health.Command("chronikctl", "snapshot", "delete", strconv.FormatInt(d.Number, 10)))
+			d.Damage, others), "take another one ("+health.Command("chronikctl", "snapshot", "create")+"), verify it, and find out what "+
+			"changes objects in the store; then "+health.Command("chronikctl", "snapshot", "delete", strconv.FormatInt(d.Number, 10)))
 	}
 	if x.Offline > 0 {
 		add(health.Warn, fmt.Sprintf("snapshot %d lacks %d partitions that no broker could read", x.Number, x.Offline),

@@ -134,8 +134,8 @@ func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 }
 
 // syncDueLocked reports whether written entries must be synced now although no entry waits for a
-// datasync, and if not, how long that may be delayed. A sync of a dead file is due, because it fails.
-// If nothing is written or queued, it forgets that a sync was requested.
+// datasync, and if not, how long that may be delayed. A sync of a dead file is due, because it
+// fails. If nothing is written or queued, it forgets that a sync was requested.
 func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
 	u := &j.group.unsynced
 	switch {

@@ -135,7 +135,8 @@ func TestI5AFailedSyncOfThePreparerKillsTheFile(t *testing.T) {
 }
 
 // The same for entries that are acknowledged when written. No datasync of the writer is due for
-// seconds, and meanwhile more of them would be acknowledged, with those that the kernel has dropped.
+// seconds, and meanwhile more of them would be acknowledged, after those that the kernel has
+// dropped.
 func TestI5AFailedSyncOfThePreparerIsHeardAtOnce(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,7 +146,8 @@ func TestI5AFailedSyncOfThePreparerIsHeardAtOnce(t *testing.T) {
 			_, err := j.Fresh(0)
 			ok(t, err)
 			held := make(chan struct{})
-			fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached, Before: func(errfs.Call) { <-held }})
+			fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached,
+				Before: func(errfs.Call) { <-held }})
 			ok(t, j.Resume())
 			s, o := newStream(1), newRecorder()
 			first, second := entry(s, 0, 100, loose, o), entry(s, 1, 100, loose, o)

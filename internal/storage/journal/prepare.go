@@ -57,9 +57,9 @@ func (s *space) prepareOnce() (bool, error) {
 	off := cur.off.Load()
 	switch {
 	case cur.dead():
-		// The writer, which was woken, fails if it has to sync entries in the file, and otherwise with
-		// the next write. Then the journal begins another file. Until then this is no lack of space:
-		// entries that were refused for lack of space would never trigger that write.
+		// The writer, which was woken, fails if it has to sync entries in the file, and otherwise
+		// with the next write. Then the journal begins another file. Until then this is no lack of
+		// space: entries that were refused for lack of space would never trigger that write.
 		return false, nil
 	case next != nil && next.dead():
 		return true, s.replace(next, want)

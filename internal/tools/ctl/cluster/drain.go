@@ -131,9 +131,9 @@ func fillBroker(a *app.App) *cobra.Command {
 func rebalance(a *app.App) *cobra.Command {
 	return moving(a, &cobra.Command{
 		Use: "rebalance", Short: "Spread replicas and preferred leaders over all brokers", Args: app.Args(0, 0, "no argument"),
-		Long: "rebalance moves replicas from the brokers with the most to those with the fewest, and spreads the preferred leaders of\n" +
-			"each topic, and of all, for example after the cluster has grown. It counts replicas and not bytes, moves as few as possible, and keeps replicas of a partition\n" +
-			"in different racks.\n" + move.Help,
+		Long: "rebalance moves replicas from the brokers with the most to those with the fewest, and spreads the preferred leaders\n" +
+			"of each topic, and of all. Use it after the cluster has grown, for example. It counts replicas and not bytes, moves as\n" +
+			"few as possible, and keeps replicas of a partition in different racks.\n" + move.Help,
 		Example: "  chronikctl broker rebalance --dry-run\n  chronikctl broker rebalance --throttle 50MiB",
 	}, "are balanced", func(_ context.Context, p *plannedOn) error {
 		p.Balance()

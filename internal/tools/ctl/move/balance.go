@@ -8,9 +8,9 @@ import (
 )
 
 // Balance spreads replicas, and then preferred leaders, evenly over the active brokers; topics of
-// users and internal topics each for themselves, and leaders of each topic. It moves as few replicas as possible, and none
-// into a rack that has one of the partition already, unless it leaves such a rack. Partitions
-// without a leader stay as they are: they may not give up a replica.
+// users and internal topics each for themselves, and leaders of each topic, too. It moves as few
+// replicas as possible, and none into a rack that has one of the partition already, unless it
+// leaves such a rack. Partitions without a leader stay as they are: they may not give up a replica.
 func (p *Plan) Balance() {
 	p.classes(func(parts []*part) { p.spread(parts, -1) })
 	p.Lead()
@@ -22,8 +22,8 @@ func (p *Plan) Fill(broker int32) {
 	p.Lead()
 }
 
-// Lead spreads the preferred leaders of each topic, and of all, over the replicas that there are, or
-// are planned, and has them elected, also those of partitions that do not change.
+// Lead spreads the preferred leaders of each topic, and of all, over the replicas that there are,
+// or are planned, and has them elected, also those of partitions that do not change.
 func (p *Plan) Lead() {
 	p.classes(p.lead)
 	for _, x := range p.parts {
