@@ -13,10 +13,10 @@
 //	...
 //	defer broker.Close()
 //
-// A program may run any number of brokers. They share one thing only: a part of the program's memory
-// limit bounds what compressed batches inflate to, in all of them together. Several of them form a
-// cluster through the settings that chronikd's documentation names (cluster.name, cluster.seeds,
-// node.id).
+// A program may run any number of brokers. They share one thing only: a part of the program's
+// memory limit bounds what compressed batches inflate to, in all of them together. Several of them
+// form a cluster through the settings that chronikd's documentation names (cluster.name,
+// cluster.seeds, node.id).
 //
 // The package has no logic of its own, and does not know the components of a broker, which
 // internal/daemon starts. What it exports is in api.txt, which a test compares with the code: names
