@@ -28,7 +28,7 @@ func TestAFetchSessionBelongsToItsClient(t *testing.T) {
 		}
 	}
 	var rd fetchRead
-	if use := c.begin(req, alice, &rd, now); use.err != nil || use.session != s || len(rd.parts) != 1 {
+	if use := c.begin(req, alice, &rd, now); use.err != nil || use.session != s || use.members != 1 {
 		t.Errorf("%v, %d partitions", use.err, len(rd.parts))
 	}
 }

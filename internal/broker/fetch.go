@@ -115,7 +115,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op := b.fetchOp(r)
 	op.quota, op.version, op.byID, op.committed = c.quota, req.Version, req.Version >= 13, req.IsolationLevel == 1
 	op.anyReplica, op.lend, op.may, op.holder = req.Version >= 11, r.SendsFiles(), b.rights(r), r.Holder()
-	if !op.admit(&c, req) {
+	if !op.admit(&c, namedPartitions(req)) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
 		c.place.end()
@@ -129,6 +129,9 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	if op.delay = c.quota.Wait(quota.Fetched); op.delay > 0 {
 		c.place.end()
 		op.respondLater()
+		return
+	}
+	if !op.fill(&c) {
 		return
 	}
 	op.follower = claimedReplica(req) >= 0

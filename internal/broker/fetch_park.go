@@ -20,22 +20,53 @@ const (
 	opCost   = int64(unsafe.Sizeof(fetchOp{})) + 1024
 )
 
-// manyParts is how many partitions a request may name without being charged before it waits.
-const manyParts = 256
+const (
+	// manyParts is how many partitions a request may have without being charged before it waits.
+	manyParts = 256
+	// largeSession is how many partitions of its session a request may have without a place.
+	largeSession = largeAnswer / partitionAnswer
+)
 
-// admit charges a request that names more than manyParts partitions before it makes parts:
-// an entry of about 20 bytes becomes a part of several hundred. If Handler.parked cannot hold the
-// parts, admit takes them from Handler.wide; they are released when the answer is encoded. It
-// returns false if that memory is in use, or could never hold the parts.
-func (op *fetchOp) admit(c *call, req *kmsg.FetchRequest) bool {
-	n := int64(0)
+// namedPartitions returns how many partitions a request names.
+func namedPartitions(req *kmsg.FetchRequest) (n int) {
 	for i := range req.Topics {
-		n += int64(len(req.Topics[i].Partitions))
+		n += len(req.Topics[i].Partitions)
 	}
-	if n <= manyParts {
+	return n
+}
+
+// fill adds the partitions of the request's session. It returns false if it has answered or aborted
+// the request instead.
+func (op *fetchOp) fill(c *call) bool {
+	if op.sess.session == nil {
 		return true
 	}
-	if n *= partCost; n <= op.b.opt.ParkedBytes && op.b.parked.TryAcquire(n) {
+	op.unpark() // the session has the partitions that the request names
+	if op.sess.members > largeSession && c.place == nil && !c.takePlace() {
+		op.recycle()
+		return false
+	}
+	if !op.admit(c, op.sess.members) {
+		op.delay = maxFetchDelay
+		c.place.end()
+		op.respondLater()
+		return false
+	}
+	op.b.sessions.fill(&op.sess, &op.fetchRead)
+	return true
+}
+
+// admit charges a request that has more than manyParts partitions before it makes parts: an entry
+// of about 20 bytes, or none if the partition is in the session, becomes a part of several hundred.
+// If Handler.parked cannot hold the parts, admit takes them from Handler.wide; they are released
+// when the answer is encoded. It returns false if that memory is in use, or could never hold the
+// parts.
+func (op *fetchOp) admit(c *call, parts int) bool {
+	if parts <= manyParts {
+		return true
+	}
+	n := int64(parts) * partCost
+	if n <= op.b.opt.ParkedBytes && op.b.parked.TryAcquire(n) {
 		op.parked = n
 		return true
 	}

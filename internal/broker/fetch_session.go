@@ -94,6 +94,7 @@ type sessionUse struct {
 	owner   owner
 	session *session
 	epoch   int32 // of session, when the request came
+	members int   // of session, when the request came
 }
 
 // newSessions returns a cache for that many sessions and that many bytes.
@@ -102,8 +103,9 @@ func newSessions(slots int, bytes int64) *sessions {
 		byID: map[int32]*session{}}
 }
 
-// begin finds the session of a request, applies the request's changes to it, and adds the
-// partitions to fetch to rd.
+// begin finds the session of a request and applies the request's changes to it. A request without a
+// session names the partitions to fetch, which begin adds to rd. Those of a session may be many more
+// than its request names: fill adds them when their memory is charged.
 func (c *sessions) begin(req *kmsg.FetchRequest, by owner, rd *fetchRead, now time.Time) sessionUse {
 	use := sessionUse{byTopic: req.Version >= 13, owner: by}
 	if req.Version < 7 || req.SessionEpoch == 0 || req.SessionEpoch == -1 { // all partitions are named
@@ -141,13 +143,25 @@ func (c *sessions) begin(req *kmsg.FetchRequest, by owner, rd *fetchRead, now ti
 		return use
 	}
 	s.epoch = nextEpoch(s.epoch)
-	use.session, use.epoch = s, s.epoch
+	use.session, use.epoch, use.members = s, s.epoch, s.order.Len()
 	c.touch(s, now)
+	return use
+}
+
+// fill adds the partitions of a request's session to rd. If another request of the session came
+// since begin, it adds none, and finish returns the error.
+func (c *sessions) fill(use *sessionUse, rd *fetchRead) {
+	s := use.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.epoch != use.epoch {
+		return
+	}
+	rd.parts = slices.Grow(rd.parts, s.order.Len())
 	for e := s.order.Front(); e != nil; e = e.Next() {
 		m := e.Value.(*member)
 		rd.parts = append(rd.parts, fetchPartition{partitionRequest: m.partitionRequest, member: m})
 	}
-	return use
 }
 
 // ownedLocked returns a session if it belongs to an owner.

@@ -229,6 +229,7 @@ func TestSessionsPartitionsAreBounded(t *testing.T) {
 	req.Topics = append(req.Topics, rt)
 	var got fetchRead
 	use := c.begin(req, owner{}, &got, now)
+	c.fill(&use, &got)
 	if use.err != nil || len(got.parts) != c.limit+1 || s.elem != nil || c.parts != 0 {
 		t.Fatalf("a session that outgrows the cache is served once more and goes: %v, %d parts, %d counted", use.err, len(got.parts),
 			c.parts)

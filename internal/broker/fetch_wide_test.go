@@ -140,6 +140,74 @@ func TestFetchWithoutWideMemoryIsThrottled(t *testing.T) {
 	})
 }
 
+// A fetch is charged for the partitions of its session, however few it names. Without memory for
+// them it gets an empty answer and is throttled, and its session stays.
+func TestFetchIsChargedForThePartitionsOfItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, parts = 64 << 10, 400
+		n := newNode(t, quick, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.ParkedBytes = limit } })
+		id := n.topic(t, "t", 1)
+		w := n.dial(t)
+		defer w.Close()
+		fetch := func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
+			t.Helper()
+			req.SetVersion(12)
+			must(t, w.send(req))
+			return w.fetched(t, req)
+		}
+		req := fetchRequest(0)
+		req.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), parts, make([]int64, parts)...)}
+		session := fetch(inSession(req, 0, 0)).SessionID
+		if session == 0 {
+			t.Fatal("no session")
+		}
+		if !n.wide.TryAcquire(1) {
+			t.Fatal("the budget is used")
+		}
+		got := fetch(inSession(fetchRequest(0), session, 1))
+		if len(got.Topics) != 0 || got.ThrottleMillis == 0 || got.ErrorCode != 0 || got.SessionID != session {
+			t.Errorf("without memory: %d topics, throttled for %d ms, error %d, session %d", len(got.Topics), got.ThrottleMillis,
+				got.ErrorCode, got.SessionID)
+		}
+		n.wide.Release(1)
+		before := n.wide.Stats().Acquired
+		got = fetch(inSession(fetchRequest(0), session, 2))
+		if len(got.Topics) != 1 || len(got.Topics[0].Partitions) != parts-1 || got.ThrottleMillis != 0 {
+			t.Errorf("with memory: %d topics, throttled for %d ms", len(got.Topics), got.ThrottleMillis)
+		}
+		if now := n.wide.Stats(); now.Acquired != before+1 {
+			t.Errorf("%+v: the fetch was charged %d times", now, now.Acquired-before)
+		}
+		synctest.Wait()
+		if n.large.Held() > 0 || n.wide.Used() > 0 || n.Parked().Used > 0 {
+			t.Errorf("%d places, %d and %d bytes are held", n.large.Held(), n.wide.Used(), n.Parked().Used)
+		}
+	})
+}
+
+// Two requests of a session come at the same time: the first one finds that its session has moved
+// on when its partitions were charged, and makes no parts of them.
+func TestASlowerRequestOfASessionMakesNoParts(t *testing.T) {
+	now := time.Now()
+	c := newSessions(10, defaultSessionBytes)
+	s := c.create(owner{}, true, asked(2), now)
+	var slow, fast fetchRead
+	begin := func(epoch int32, rd *fetchRead) sessionUse {
+		req := kmsg.NewPtrFetchRequest()
+		req.Version, req.SessionID, req.SessionEpoch = 13, s.id, epoch
+		return c.begin(req, owner{}, rd, now)
+	}
+	first, second := begin(1, &slow), begin(2, &fast)
+	c.fill(&first, &slow)
+	c.fill(&second, &fast)
+	if len(slow.parts) != 0 || len(fast.parts) != 2 {
+		t.Errorf("%d and %d parts", len(slow.parts), len(fast.parts))
+	}
+	if _, err := c.finish(&first, slow.parts, now); err != kerr.InvalidFetchSessionEpoch {
+		t.Errorf("the first one: %v", err)
+	}
+}
+
 // A commit of more offsets than can be charged to the memory for parked requests succeeds.
 func TestLargeCommitSucceedsWithLittleMemory(t *testing.T) {
 	const partitions, parked = 1000, 64 << 10
