@@ -103,7 +103,7 @@ func (f *Forwarder) Pass(r *network.Request, broker int32, silent bool) error {
 		w = t.to.idle
 	}
 	r.WaitsAt(w, "")
-	t.send(&passed{r: r, key: r.Key, id: r.CorrelationID, size: int64(r.FrameSize()), silent: silent})
+	t.send(&passed{r: r, holder: r.Holder(), key: r.Key, id: r.CorrelationID, size: int64(r.FrameSize()), silent: silent})
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (f *Forwarder) Ask(ctx context.Context, r *network.Request, brokers []int32
 		if err != nil {
 			return nil, err
 		}
-		p := &passed{r: r, key: r.Key, id: r.CorrelationID, asked: make(chan reply, 1)}
+		p := &passed{r: r, holder: r.Holder(), key: r.Key, id: r.CorrelationID, asked: make(chan reply, 1)}
 		asked = append(asked, p.asked)
 		t.send(p)
 	}
@@ -185,7 +185,7 @@ func (f *Forwarder) tunnel(r *network.Request, broker int32) (*tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTunnel(f, to, nc, r.Holder().Origin, r.Closer())
+	t := newTunnel(f, to, nc, r)
 	f.mu.Lock()
 	stopped := f.stopped
 	if !stopped {

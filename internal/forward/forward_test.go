@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/view"
@@ -350,6 +352,36 @@ func TestLargeRequestsAndAnswers(t *testing.T) {
 	c.want(2, large)
 	c.send(fetch, "2", large)
 	c.want(3, large)
+}
+
+// A tunnel that breaks while it reads an answer loses the request, whose memory may have the next
+// request of another client by then. The answer's memory is that of the client that asked.
+func TestTheMemoryOfAnAnswerIsItsClients(t *testing.T) {
+	answers := bufpool.NewShares[netip.Prefix](1<<20, 1<<10)
+	w := newWorld(t, func(o *Options) { o.Answers = answers })
+	release := w.targets[2].hang()
+	defer release()
+	c := w.client()
+	c.send(fetch, "2", "one")
+	<-w.targets[2].got
+	tunnels := w.f.tunnels()
+	if len(tunnels) != 1 {
+		t.Fatalf("%d tunnels", len(tunnels))
+	}
+	on := tunnels[0]
+	on.mu.Lock()
+	p := *on.waiting[0]
+	on.mu.Unlock()
+	p.r = new(network.Request) // as it was recycled
+	if err := on.acquire(&p, 100); err != nil || p.holder.Origin != netip.MustParsePrefix("127.0.0.1/32") || !p.holder.New {
+		t.Errorf("%+v holds the memory: %v", p.holder, err)
+	}
+	if used := answers.Stats().Used; used != 100 {
+		t.Errorf("%d bytes are held", used)
+	}
+	answers.Return(p.holder, 100)
+	release()
+	c.want(1, "one")
 }
 
 func TestOneClientDoesNotWaitForAnother(t *testing.T) {

@@ -32,9 +32,11 @@ const (
 	finishTime = 30 * time.Second
 )
 
-// passed is a request on a tunnel. Its fields may be read after the answer, but not r's.
+// passed is a request on a tunnel. Its fields may be read after the answer, but not r's. While it
+// is on the tunnel, fail may answer it, so that r may be used under tunnel.mu only.
 type passed struct {
 	r      *network.Request
+	holder bufpool.Holder[netip.Prefix] // of the answer
 	key    int16
 	id     int32
 	size   int64
@@ -60,10 +62,10 @@ type tunnel struct {
 	nc       net.Conn
 	raw      rawWriter
 	hangUp   func(error)  // closes the client's connection
+	readers  network.Readers
 	produces atomic.Int64 // Produce requests without an answer
 	ctx      context.Context
 	cancel   context.CancelFunc
-	origin   netip.Prefix // of the client
 
 	mu        sync.Mutex
 	waiting   []*passed // sent, or in out, without an answer, in order
@@ -78,8 +80,9 @@ type tunnel struct {
 // errStops is why a broker that stops gives a tunnel up.
 var errStops = errors.New("this broker stops, and did not wait for the answer any longer")
 
-func newTunnel(f *Forwarder, to *target, nc net.Conn, from netip.Prefix, hangUp func(error)) *tunnel {
-	t := &tunnel{f: f, to: to, nc: nc, origin: from, hangUp: hangUp}
+// newTunnel returns the tunnel of the connection of r.
+func newTunnel(f *Forwarder, to *target, nc net.Conn, r *network.Request) *tunnel {
+	t := &tunnel{f: f, to: to, nc: nc, hangUp: r.Closer(), readers: r.Readers()}
 	t.raw.init(nc)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	to.tunnels.Add(1)
@@ -255,10 +258,8 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	}
 	n := size - 4
 	counted := !network.Relays(n - 1)
-	var holder bufpool.Holder[netip.Prefix]
 	if counted {
-		var err error
-		if holder, err = t.acquire(p, int64(n)); err != nil {
+		if err := t.acquire(p, int64(n)); err != nil {
 			return err
 		}
 	}
@@ -266,7 +267,7 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	release := func() {
 		body.Release()
 		if counted {
-			t.f.o.Answers.Return(holder, int64(n))
+			t.f.o.Answers.Return(p.holder, int64(n))
 		}
 	}
 	if _, err := io.ReadFull(in, body.Bytes()); err != nil {
@@ -291,16 +292,10 @@ func (t *tunnel) answer(in *bufio.Reader) error {
 	return nil
 }
 
-// acquire waits for the memory of an answer, and returns who holds it.
-func (t *tunnel) acquire(p *passed, n int64) (bufpool.Holder[netip.Prefix], error) {
-	if p.asked != nil { // its request may have ended
-		by := bufpool.Holder[netip.Prefix]{Origin: t.origin}
-		_, err := t.f.o.Answers.Take(t.ctx, by, n, n)
-		return by, err
-	}
-	by := p.r.Holder()
-	return by, p.r.AwaitReaders(func(context.Context) error {
-		_, err := t.f.o.Answers.Take(t.ctx, by, n, n)
+// acquire waits for the memory of an answer.
+func (t *tunnel) acquire(p *passed, n int64) error {
+	return t.readers.Await(t.ctx, func(ctx context.Context) error {
+		_, err := t.f.o.Answers.Take(ctx, p.holder, n, n)
 		return err
 	})
 }

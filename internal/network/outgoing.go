@@ -185,11 +185,23 @@ func (r *Request) HasAnswerBudget() bool {
 // or until its context ends, which is Gone. Meanwhile connections that read such answers too slowly
 // are closed. Any goroutine may call it that may block.
 func (r *Request) AwaitReaders(wait func(context.Context) error) error {
-	o := &r.conn.srv.outgoing
+	return r.Readers().Await(r.Gone(), wait)
+}
+
+// Readers are the clients of a server, who read its answers.
+type Readers struct{ srv *Server }
+
+// Readers returns the clients of the request's server. They may be kept for longer than the
+// request.
+func (r *Request) Readers() Readers { return Readers{r.conn.srv} }
+
+// Await is Request.AwaitReaders with another context, for memory that is not only the request's.
+func (x Readers) Await(ctx context.Context, wait func(context.Context) error) error {
+	o := &x.srv.outgoing
 	o.waiting.Add(1)
 	defer o.waiting.Add(-1)
-	r.conn.srv.watchReaders()
-	return wait(r.Gone())
+	x.srv.watchReaders()
+	return wait(ctx)
 }
 
 // Gone returns a context that ends when the connection has ended, or its client has closed its
