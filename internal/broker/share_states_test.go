@@ -153,6 +153,11 @@ func TestShareGroupStatesOfTools(t *testing.T) {
 	}
 	n.coordinatesShares(t, id)
 	leader := n.image().TopicByID(id).Partitions.At(0).LeaderEpoch
+	raise := func() {
+		revision, err := n.control.RaiseEpochs(t.Context(), map[metadata.TopicPartition]metadata.Raise{{Topic: id}: {From: leader, Seen: -1}})
+		must(t, err)
+		must(t, n.applier.WaitFor(t.Context(), revision))
+	}
 	first, again := deleteShare(id, 0, 1), deleteShare(id, 0)
 	for _, c := range []struct {
 		what string
@@ -174,6 +179,8 @@ func TestShareGroupStatesOfTools(t *testing.T) {
 		{"a write that moves the start back", writeShare(id, 3, leader, 4, 0, [2]int64{9, 9}), "[0 FENCED_STATE_EPOCH]"},
 		{"a malformed write", writeShare(id, 3, leader, 5, 0, [2]int64{9, 8}), "[0 INVALID_REQUEST]"},
 		{"a read of marks", readShare(id, -1, 0), "[0 3 5 [{6 7 2 1 {map[]}} {9 9 2 1 {map[]}}]]"},
+		{"a read of a leader to come", readShare(id, leader+1, 0), "[0 UNKNOWN_LEADER_EPOCH]"},
+		{"its write", writeShare(id, 3, leader+1, 5, 0, [2]int64{10, 10}), "[0 FENCED_LEADER_EPOCH]"},
 		{"a later leader's read", readShare(id, leader+1, 0), "[0 3 5 [{6 7 2 1 {map[]}} {9 9 2 1 {map[]}}]]"},
 		{"a former leader's read", readShare(id, leader, 0), "[0 FENCED_LEADER_EPOCH]"},
 		{"a former leader's write", writeShare(id, 3, leader, 5, 0, [2]int64{10, 10}), "[0 FENCED_LEADER_EPOCH]"},
@@ -184,6 +191,9 @@ func TestShareGroupStatesOfTools(t *testing.T) {
 		{"a read afterwards", readShare(id, -1, 0), "[0 INVALID_REQUEST]"},
 		{"a summary afterwards", summarizeShare(id, -1, 0), "[0 INVALID_REQUEST]"},
 	} {
+		if strings.HasPrefix(c.what, "a later leader") {
+			raise()
+		}
 		c.req.SetVersion(c.req.MaxVersion())
 		must(t, w.send(c.req))
 		resp, err := w.receive(c.req)

@@ -91,8 +91,8 @@ func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16
 // broker calls it for the partitions that it leads and whose log, or whose transactions, know an
 // epoch that the metadata should not give: that of another generation; and for those in which an
 // unclean election passed over its replica (metadata.Partition.PassedOver). RaiseEpochs omits
-// partitions that no longer exist or have another epoch by now. The Image at the returned revision
-// shows the new epochs.
+// partitions that no longer exist or have another epoch by now, and those that have no epochs left,
+// so that the others do not wait for them. The Image at the returned revision shows the new epochs.
 func (c *Controller) RaiseEpochs(ctx context.Context, partitions map[metadata.TopicPartition]metadata.Raise) (revision int64, err error) {
 	cluster, err := c.get(ctx, metadata.ClusterKey)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Controller) RaiseEpochs(ctx context.Context, partitions map[metadata.To
 		}
 		next, ok := metadata.NextEpoch(x.From, x.Seen, record.Generation)
 		if !ok {
-			return refuse(InvalidRequest, "the leader epoch cannot be raised any more")
+			return nil
 		}
 		was := *p
 		if p.LeaderEpoch = next; x.Lossy {

@@ -109,9 +109,22 @@ func TestAnEpochIsRaisedAboveAnother(t *testing.T) {
 	raise(0, 5, 5+gap)
 	raise(0, 9, 5+gap)
 	raise(5+gap, 3, 6+gap)
-	again := map[metadata.TopicPartition]metadata.Raise{tp: {From: 6 + gap, Seen: math.MaxInt32 - 7}}
-	if _, err := c.RaiseEpochs(ctx, again); err == nil {
-		t.Error("the epoch after the last one was given out")
+	raise(6+gap, math.MaxInt32-7, 6+gap) // none is left
+}
+
+// A partition without epochs does not prevent that those of others are raised.
+func TestAPartitionWithoutEpochsIsOmitted(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	id := mustCreate(t, c, "x", 3).ID
+	at := func(i int32) metadata.TopicPartition { return metadata.TopicPartition{Topic: id, Partition: i} }
+	_, err := c.RaiseEpochs(ctx, map[metadata.TopicPartition]metadata.Raise{at(0): {Seen: -1}, at(1): {Seen: math.MaxInt32}, at(2): {Seen: -1}})
+	must.OK(t, err)
+	m := image(t, s)
+	for i, want := range []int32{1, 0, 1} {
+		if p := m.Partition(at(int32(i))); p.LeaderEpoch != want {
+			t.Errorf("partition %d has epoch %d, want %d", i, p.LeaderEpoch, want)
+		}
 	}
 }
 

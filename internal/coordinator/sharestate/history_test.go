@@ -547,6 +547,9 @@ func TestAToolThatOpensFirstHidesNoLoss(t *testing.T) {
 	h.write(of(o, 110), nil) // 100 to 109 are accepted, in epoch 5
 	tool := h.opens(7, -1)
 	tool.Epochs = epochs.Cache{}
+	h.topics[keyOf(0).Topic] = 6
+	h.open(tool, kerr.UnknownLeaderEpoch) // it is not the leader, which may know a later epoch
+	h.topics[keyOf(0).Topic] = 7
 	h.open(tool, nil)
 	if got := h.open(h.opens(7, 100), nil); got.Start != 100 {
 		t.Errorf("the log has lost all from 100 on, and the group begins at %d", got.Start)

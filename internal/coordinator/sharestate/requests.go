@@ -92,7 +92,7 @@ type Opened struct {
 	// Err is nil, one of the errors of Peeked, FENCED_STATE_EPOCH if the state has another
 	// identity, FENCED_LEADER_EPOCH if it has another leader epoch than Recorded, or if it or the
 	// metadata of this broker has a later one than Leader. After the latter two the leader peeks
-	// again.
+	// again. For a tool also UNKNOWN_LEADER_EPOCH, if the metadata do not have that epoch.
 	Err *kerr.Error
 	// Stored is the state from now on.
 	Stored window.Stored
@@ -240,6 +240,10 @@ func (s *Shard) open(e Opening) Opened {
 	case e.Recorded != st.leader && !s.cfg.Broken.Has(OpenOutdated), e.Leader < st.leader && !s.cfg.Broken.Has(OpenFormer),
 		e.Leader < s.exists.LeaderEpoch(e.Key.Topic, e.Key.Partition) && !s.cfg.Broken.Has(OpenStale):
 		return Opened{Err: kerr.FencedLeaderEpoch}
+	case e.Epochs.Len() == 0 && e.Leader > s.exists.LeaderEpoch(e.Key.Topic, e.Key.Partition):
+		// A leader may know its epoch before this broker does. If a tool could name a later one, the
+		// leader would ask for a still later one, until the partition has no epochs left.
+		return Opened{Err: kerr.UnknownLeaderEpoch}
 	}
 	next := st.snapshot()
 	if !s.cfg.Broken.Has(RaiseLater) {
