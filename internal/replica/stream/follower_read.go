@@ -177,10 +177,11 @@ func checkBatches(d frame.Data, p []byte, trust bool) (end int64, err error) {
 		if err != nil {
 			return end, fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 		}
-		if b.BaseOffset() < end || b.LeaderEpoch() > d.LeaderEpoch || b.LastOffsetDelta() < 0 {
+		next := b.LastOffset() + 1 // not above the base if the delta is negative, or the sum overflows
+		if b.BaseOffset() < end || b.LeaderEpoch() > d.LeaderEpoch || next <= b.BaseOffset() {
 			return end, fmt.Errorf("%w: batch at %d of epoch %d", storage.ErrCorrupt, b.BaseOffset(), b.LeaderEpoch())
 		}
-		end, p = b.LastOffset()+1, rest
+		end, p = next, rest
 	}
 	return end, nil
 }
@@ -299,7 +300,7 @@ func (f *follower) ended(e frame.End) {
 	}
 }
 
-// producers keeps a part of what the leader knows of the producers of a log that is to begin again.
+// producers adds a part of what the leader knows of the producers of a log that is to begin again.
 func (f *follower) producers(p []byte) error {
 	d, state, err := frame.ParseProducers(p)
 	if err != nil {
@@ -308,7 +309,11 @@ func (f *follower) producers(p []byte) error {
 	if x := f.at(d.Slot); x != nil {
 		x.part.mu.Lock()
 		defer x.part.mu.Unlock()
-		if x.slot == d.Slot {
+		switch {
+		case x.slot != d.Slot:
+		case len(x.known)+len(state) > storage.MaxProducers:
+			return fmt.Errorf("%w: the state of producers has more than %d bytes", frame.ErrMalformed, storage.MaxProducers)
+		default:
 			x.known = append(x.known, state...)
 		}
 	}

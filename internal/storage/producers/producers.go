@@ -153,6 +153,8 @@ func (s *State) add(b record.Batch, now, came time.Time) {
 	case b.Control():
 		s.end(b, now)
 		return
+	case b.BaseSequence() < 0 && !b.Transactional():
+		return // no producer sends that, but a damaged leader or log may have it: nothing is to be remembered
 	}
 	p := s.active(id, now)
 	if b.BaseSequence() >= 0 {

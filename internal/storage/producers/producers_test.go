@@ -61,6 +61,20 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A batch with a producer id and without a sequence number, which only a leader at fault sends, is
+// not remembered, and does no harm.
+func TestABatchWithoutASequenceIsNotRemembered(t *testing.T) {
+	var s State
+	s.Add(made(t, 0, 1, 0, -1, 1), now)
+	if s.Knows(1) || s.Len() != 0 {
+		t.Errorf("%d producers", s.Len())
+	}
+	s.Add(made(t, 1, 1, 0, 0, 1), now)
+	if !s.Knows(2) || s.Knows(1) {
+		t.Error("the next batch is not remembered")
+	}
+}
+
 func TestSequenceWraps(t *testing.T) {
 	var s State
 	s.Add(made(t, 0, 1, 0, math.MaxInt32-1, 2), now)
