@@ -104,8 +104,8 @@ func newSessions(slots int, bytes int64) *sessions {
 }
 
 // begin finds the session of a request and applies the request's changes to it. A request without a
-// session names the partitions to fetch, which begin adds to rd. Those of a session may be many more
-// than its request names: fill adds them when their memory is charged.
+// session names the partitions to fetch, which begin adds to rd. Those of a session may be many
+// more than its request names: fill adds them when their memory is charged.
 func (c *sessions) begin(req *kmsg.FetchRequest, by owner, rd *fetchRead, now time.Time) sessionUse {
 	use := sessionUse{byTopic: req.Version >= 13, owner: by}
 	if req.Version < 7 || req.SessionEpoch == 0 || req.SessionEpoch == -1 { // all partitions are named

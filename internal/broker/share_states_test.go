@@ -154,7 +154,8 @@ func TestShareGroupStatesOfTools(t *testing.T) {
 	n.coordinatesShares(t, id)
 	leader := n.image().TopicByID(id).Partitions.At(0).LeaderEpoch
 	raise := func() {
-		revision, err := n.control.RaiseEpochs(t.Context(), map[metadata.TopicPartition]metadata.Raise{{Topic: id}: {From: leader, Seen: -1}})
+		raises := map[metadata.TopicPartition]metadata.Raise{{Topic: id}: {From: leader, Seen: -1}}
+		revision, err := n.control.RaiseEpochs(t.Context(), raises)
 		must(t, err)
 		must(t, n.applier.WaitFor(t.Context(), revision))
 	}

@@ -118,7 +118,8 @@ func TestAPartitionWithoutEpochsIsOmitted(t *testing.T) {
 	c, s := cluster(t, 1)
 	id := mustCreate(t, c, "x", 3).ID
 	at := func(i int32) metadata.TopicPartition { return metadata.TopicPartition{Topic: id, Partition: i} }
-	_, err := c.RaiseEpochs(ctx, map[metadata.TopicPartition]metadata.Raise{at(0): {Seen: -1}, at(1): {Seen: math.MaxInt32}, at(2): {Seen: -1}})
+	raises := map[metadata.TopicPartition]metadata.Raise{at(0): {Seen: -1}, at(1): {Seen: math.MaxInt32}, at(2): {Seen: -1}}
+	_, err := c.RaiseEpochs(ctx, raises)
 	must.OK(t, err)
 	m := image(t, s)
 	for i, want := range []int32{1, 0, 1} {

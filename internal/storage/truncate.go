@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
-// MaxProducers bounds the bytes of Truncation.Producers: twice the most producers of a log, all with
-// whole windows and transactions, have 40 MB.
+// MaxProducers bounds the bytes of Truncation.Producers: twice the most producers of a log, all
+// with whole windows and transactions, have 40 MB.
 const MaxProducers = 64 << 20
 
 // Truncation is a request to truncate or reset a log.

@@ -241,8 +241,8 @@ func (s *Shard) open(e Opening) Opened {
 		e.Leader < s.exists.LeaderEpoch(e.Key.Topic, e.Key.Partition) && !s.cfg.Broken.Has(OpenStale):
 		return Opened{Err: kerr.FencedLeaderEpoch}
 	case e.Epochs.Len() == 0 && e.Leader > s.exists.LeaderEpoch(e.Key.Topic, e.Key.Partition):
-		// A leader may know its epoch before this broker does. If a tool could name a later one, the
-		// leader would ask for a still later one, until the partition has no epochs left.
+		// A leader may know its epoch before this broker does. If a tool could name a later one,
+		// the leader would ask for a still later one, until the partition has no epochs left.
 		return Opened{Err: kerr.UnknownLeaderEpoch}
 	}
 	next := st.snapshot()
