@@ -61,7 +61,7 @@ type tunnel struct {
 	to       *target
 	nc       net.Conn
 	raw      rawWriter
-	hangUp   func(error)  // closes the client's connection
+	hangUp   func(error) // closes the client's connection
 	readers  network.Readers
 	produces atomic.Int64 // Produce requests without an answer
 	ctx      context.Context
