@@ -88,7 +88,11 @@ func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsR
 		return err
 	}
 	if known := c.b.image().Topic(t.Topic); known != nil && !validateOnly && t.Count > known.Partitions.Len() {
-		if err := c.b.mutate(c.r, t.Count-known.Partitions.Len()); err != nil {
+		add := t.Count - known.Partitions.Len()
+		if err := controller.CheckCount(int64(add)); err != nil { // before the client is charged
+			return err
+		}
+		if err := c.b.mutate(c.r, add); err != nil {
 			return err
 		}
 	}

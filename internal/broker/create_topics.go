@@ -57,15 +57,33 @@ func createTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 		if n > 1 {
 			times[t.Topic], err = 0, errDuplicateTopic
 		}
-		if err == nil && !req.ValidateOnly && b.image().Topic(t.Topic) == nil {
-			err = b.mutate(r, b.wantedPartitions(t))
-		}
 		if out.ErrorCode, out.ErrorMessage = c.verdict(err); err == nil {
 			specs, positions = append(specs, specOf(t, req.ValidateOnly)), append(positions, len(resp.Topics))
 		}
 		resp.Topics = append(resp.Topics, out)
 	}
-	if len(specs) == 0 {
+	refused := func(i int, err error) {
+		out := &resp.Topics[positions[i]]
+		out.ErrorCode, out.ErrorMessage = c.verdict(err)
+	}
+	if err := b.opt.Controller.CheckTotal(specs); err != nil { // before the client is charged
+		for i := range specs {
+			refused(i, err)
+		}
+		return resp
+	}
+	n := 0
+	for i := range specs {
+		if s := &specs[i]; !s.ValidateOnly && b.image().Topic(s.Name) == nil {
+			if err := b.mutate(r, b.wantedPartitions(s)); err != nil {
+				refused(i, err)
+				continue
+			}
+		}
+		specs[n], positions[n] = specs[i], positions[i]
+		n++
+	}
+	if specs = specs[:n]; n == 0 {
 		return resp
 	}
 	made := c.createTopics(ctx, specs)
@@ -107,12 +125,12 @@ func (b *Handler) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 }
 
 // wantedPartitions returns how many partitions a new topic will have.
-func (b *Handler) wantedPartitions(t *kmsg.CreateTopicsRequestTopic) int32 {
+func (b *Handler) wantedPartitions(s *controller.TopicSpec) int32 {
 	switch {
-	case len(t.ReplicaAssignment) > 0:
-		return int32(len(t.ReplicaAssignment))
-	case t.NumPartitions > 0:
-		return t.NumPartitions
+	case len(s.Assignments) > 0:
+		return int32(len(s.Assignments))
+	case s.Partitions > 0:
+		return s.Partitions
 	}
 	return b.conf.NumPartitions
 }

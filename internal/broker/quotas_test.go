@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -9,8 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/view"
@@ -160,6 +164,48 @@ func TestPartitionsHaveAQuota(t *testing.T) {
 	clock.Add(int64(13 * time.Second))
 	if got := ask[*kmsg.DeleteTopicsResponse](t, n.dial(t), 5, del).Topics[0].ErrorCode; got != 0 {
 		t.Errorf("deletion after the wait: %d", got)
+	}
+}
+
+// A client is not charged for more partitions than a request can create, which nothing creates.
+func TestImpossiblePartitionsAreNotCharged(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) {
+		o.broker = func(b *Options) {
+			b.Quotas = keeperOf(quota.Mutations, 1, func() time.Duration { return time.Hour })
+		}
+	})
+	w := n.dial(t)
+	create := func(counts ...int32) *kmsg.CreateTopicsResponse {
+		req := kmsg.NewPtrCreateTopicsRequest()
+		req.TimeoutMillis = 10_000
+		for i, count := range counts {
+			one := kmsg.NewCreateTopicsRequestTopic()
+			one.Topic, one.NumPartitions, one.ReplicationFactor = fmt.Sprint("t", i), count, 1
+			req.Topics = append(req.Topics, one)
+		}
+		return ask[*kmsg.CreateTopicsResponse](t, w, 7, req)
+	}
+	for _, counts := range [][]int32{{math.MaxInt32}, {controller.MaxPartitions, 1}} {
+		for _, got := range create(counts...).Topics {
+			if got.ErrorCode != kerr.PolicyViolation.Code {
+				t.Errorf("%d partitions: error %d", counts, got.ErrorCode)
+			}
+		}
+	}
+	if got := create(1); got.Topics[0].ErrorCode != 0 || got.ThrottleMillis != 0 {
+		t.Errorf("one partition: error %d, a wait of %d ms", got.Topics[0].ErrorCode, got.ThrottleMillis)
+	}
+	more := func(count int32) (int16, int32) {
+		req := kmsg.NewPtrCreatePartitionsRequest()
+		req.TimeoutMillis, req.Topics = 10_000, []kmsg.CreatePartitionsRequestTopic{{Topic: "t0", Count: count}}
+		got := ask[*kmsg.CreatePartitionsResponse](t, w, 3, req)
+		return got.Topics[0].ErrorCode, got.ThrottleMillis
+	}
+	if code, _ := more(math.MaxInt32); code != kerr.PolicyViolation.Code {
+		t.Errorf("too many further partitions: error %d", code)
+	}
+	if code, wait := more(2); code != 0 || wait != 0 {
+		t.Errorf("one more partition: error %d, a wait of %d ms", code, wait)
 	}
 }
 

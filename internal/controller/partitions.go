@@ -61,7 +61,7 @@ func (c *Controller) assignMore(ctx context.Context, spec PartitionsSpec, id [16
 			"Attempted to add %d additional partition(s), but only %d assignment(s) were specified.",
 			add, len(spec.Assignments))
 	}
-	if err := checkCount(add); err != nil {
+	if err := CheckCount(add); err != nil {
 		return nil, err
 	}
 	kv, err := c.get(ctx, metadata.PartitionKey(id, 0))

@@ -55,7 +55,7 @@ func (c *Controller) CreateTopic(ctx context.Context, spec TopicSpec) (Created, 
 // of specs.
 func (c *Controller) CreateTopics(ctx context.Context, specs []TopicSpec) []Outcome {
 	out := make([]Outcome, len(specs))
-	err := c.checkTotal(specs)
+	err := c.CheckTotal(specs)
 	if err == nil {
 		err = c.retry(ctx, namesOf(specs), func() error { return c.create(ctx, specs, out) })
 	}
@@ -78,8 +78,8 @@ func namesOf(specs []TopicSpec) string {
 	return fmt.Sprintf("create %d topics", len(specs))
 }
 
-// checkTotal refuses too many partitions in one operation before any other check, as Kafka does.
-func (c *Controller) checkTotal(specs []TopicSpec) error {
+// CheckTotal refuses too many partitions in one operation before any other check, as Kafka does.
+func (c *Controller) CheckTotal(specs []TopicSpec) error {
 	total := int64(0)
 	for i := range specs {
 		switch s := &specs[i]; {
@@ -91,7 +91,7 @@ func (c *Controller) checkTotal(specs []TopicSpec) error {
 			total += int64(max(s.Partitions, 0))
 		}
 	}
-	return checkCount(total)
+	return CheckCount(total)
 }
 
 // create makes one attempt at creating topics.
@@ -227,7 +227,8 @@ func (c *Controller) assign(spec *TopicSpec, brokers []candidate) ([][]int32, er
 	return spread(brokers, partitions, int(rf))
 }
 
-func checkCount(partitions int64) error {
+// CheckCount refuses more partitions than one operation may create.
+func CheckCount(partitions int64) error {
 	if partitions > MaxPartitions {
 		return refuse(PolicyViolation, "Excessively large number of partitions per request. At most %d can be created at once.",
 			MaxPartitions)
