@@ -1,6 +1,8 @@
 package group
 
 import (
+	"math"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -78,7 +80,8 @@ func (s *Shard) committedNow(req *kmsg.OffsetCommitRequest, topic [16]byte, p km
 		o.LeaderEpoch = -1
 	}
 	if req.Version >= 2 && req.Version <= 4 && req.RetentionTimeMillis >= 0 {
-		o.Expires, o.Topic = o.Committed+req.RetentionTimeMillis, [16]byte{} // that record format has no field for the id
+		// The largest values mean "for ever". That record format has no field for the id.
+		o.Expires, o.Topic = o.Committed+min(req.RetentionTimeMillis, math.MaxInt64-o.Committed), [16]byte{}
 	}
 	return o
 }

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,19 @@ func TestOldCommitsHaveNoLeaderEpochAndMayExpireEarly(t *testing.T) {
 	w.replays()
 	w.advance(11 * time.Minute) // the retention check runs every 10
 	if p := w.fetched("t"); p.Offset != -1 || w.state("g") != "Dead" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestAnOldCommitForEverDoesNotExpire(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 1)
+	req := commitOf("", -1, "t", 7)
+	req.Version, req.RetentionTimeMillis = 4, math.MaxInt64
+	is(t, w.commit(req), nil)
+	w.replays()
+	w.advance(30 * 24 * time.Hour)
+	if p := w.fetched("t"); p.Offset != 7 {
 		t.Errorf("%+v", p)
 	}
 }
