@@ -30,6 +30,7 @@ type future struct {
 	id    ID
 	from  [16]byte        // the source directory; zero if there is no entry
 	entry *checkpoint.Log // nil if the copy is not complete
+	err   error           // why it is not known whether the copy is complete
 }
 
 // restTries is how often the rest is copied again because the log has changed meanwhile.
@@ -203,10 +204,7 @@ func (d *Dir) findFuture(name string) bool {
 		return false
 	}
 	from, entry, err := d.readMove(name)
-	if err != nil {
-		d.logOnce(nil, "the copy of a log is not complete", err)
-	}
-	d.futures = append(d.futures, future{name, id, from, entry})
+	d.futures = append(d.futures, future{name, id, from, entry, err})
 	return true
 }
 
@@ -272,10 +270,20 @@ func (d *Dir) clearName(e *checkpoint.Log, name string) error {
 	return d.opt.FS.SyncDir(d.path)
 }
 
-// isFuture reports whether there is a complete copy of a log.
-func (d *Dir) isFuture(id ID) bool {
-	_, e, err := d.readMove(FutureName(id))
-	return e != nil && err == nil
+// isFuture reports whether there is a complete copy of a log. The contents of its MoveFile do not
+// matter: the checkpoint that lists the log has the entry.
+func (d *Dir) isFuture(id ID) (bool, error) {
+	_, err := d.opt.FS.Stat(path.Join(d.path, FutureName(id), MoveFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// isNamed reports whether the directory of a log certainly has the log's name.
+func (l *Log) isNamed() bool {
+	_, err := l.dir.opt.FS.Stat(l.path)
+	return err == nil
 }
 
 // nameFuture gives the copy of a log that the checkpoint lists the log's name.
@@ -357,8 +365,13 @@ func (m *Manager) resumeMove(d *Dir, f *future) error {
 		}
 		m.addMove(f.id, d)
 		return nil
+	case l != nil && l.dir == d && !l.isNamed():
+		return nil // it is the log: a crash or a fault came before the copy got the name, which reopen gives it
+	case l == nil && f.err != nil:
+		return f.err // it may be the log
 	case l == nil && (len(m.failed) > 0 || f.entry != nil && source == nil):
-		d.log.Warn("the copy of a log is kept, because the directory from which the log moves is not in use", zap.String("dir", f.name))
+		d.log.Warn("the copy of a log is not removed, because the directory from which the log moves is not in use",
+			zap.String("dir", f.name))
 		return nil
 	}
 	return d.removeFuture(f.name)

@@ -415,6 +415,60 @@ func TestPowerLossInAStartThatCompletesAMove(t *testing.T) {
 	}
 }
 
+// unnamedIn returns a disk on which the process ended before the copy of a log that has moved got
+// the log's name.
+func unnamedIn(t testing.TB) *crashfs.FS {
+	t.Helper()
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	m, l := movable(t, errs, testConfig("sync"))
+	put(t, l, 3, 100)
+	must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+	errs.Add(errfs.Rule{Ops: errfs.Rename, Path: "/b/" + FutureName(scriptID), Err: syscall.EIO})
+	_, _ = m.RunMove(context.Background(), scriptID)
+	return disk.KillImage(1)
+}
+
+// A fault in a start before the copy has the log's name takes nothing away: the log is used as soon
+// as the fault is over.
+func TestAFaultBeforeTheCopyHasTheNameOfTheLog(t *testing.T) {
+	name := "/b/" + FutureName(scriptID)
+	for what, rule := range map[string]errfs.Rule{
+		"its entry can't be examined": {Ops: errfs.Stat | errfs.Open | errfs.Read, Path: name + "/" + MoveFile, Err: syscall.EIO},
+		"it gets no name":             {Ops: errfs.Rename, Path: name, Err: syscall.EIO},
+	} {
+		t.Run(what, func(t *testing.T) {
+			disk := unnamedIn(t)
+			errs := errfs.New(disk)
+			errs.Add(rule)
+			m := mustManage(t, errs)
+			if l := m.Get(scriptID); l == nil || l.Offline() == nil {
+				t.Fatalf("the log is %v", l)
+			}
+			errs.Clear()
+			eventually(t, "the log is in use", func() bool { return m.Get(scriptID).Offline() == nil })
+			holds(t, m.Get(scriptID), 3)
+			must(t, m.Close())
+			holds(t, mustManage(t, disk).Get(scriptID), 3)
+		})
+	}
+}
+
+// The entry next to a copy may be damaged: if the checkpoint lists the log, it is not needed, and
+// otherwise the copy may be the log and is not removed.
+func TestADamagedEntryNextToACopy(t *testing.T) {
+	name := "/b/" + FutureName(scriptID)
+	disk := unnamedIn(t)
+	must(t, vfs.WriteFile(disk, name+"/"+MoveFile, []byte("x"), true))
+	holds(t, mustManage(t, disk).Get(scriptID), 3)
+	disk = committedIn(t)
+	must(t, vfs.WriteFile(disk, name+"/"+MoveFile, []byte("x"), true))
+	must(t, mustManage(t, disk).Close())
+	if left := namesOf(t, disk, "/b"); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // The directory of a copy is known by its name, which no partition has.
 func TestNamesOfAMove(t *testing.T) {
 	name := FutureName(scriptID)

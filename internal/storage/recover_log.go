@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,8 +19,12 @@ import (
 func (r *recovery) prepare(f *found) error {
 	l := f.l
 	infos, err := r.d.opt.FS.List(l.path)
-	if errors.Is(err, fs.ErrNotExist) && r.d.isFuture(l.id) { // a crash in the last step of its move
-		if err = r.d.nameFuture(l); err == nil {
+	if errors.Is(err, fs.ErrNotExist) { // after a crash in the last step of its move, it has the name of a copy
+		is, unknown := r.d.isFuture(l.id)
+		if is {
+			unknown = r.d.nameFuture(l)
+		}
+		if err = cmp.Or(unknown, err); is && unknown == nil {
 			infos, err = r.d.opt.FS.List(l.path)
 		}
 	}
