@@ -29,6 +29,10 @@ type Manager struct {
 	preferred map[ID]*Dir
 	moveRate  pace
 	beginning vfs.Mutex // held by BeginMove; acquired before mu
+	// copies are the directories with the copy of a log whose move was committed, if this start could
+	// not take the copy over. The log is not created until the next start: it would be in two
+	// directories. Written by Open only.
+	copies map[ID]*Dir
 
 	late map[*Dir]int // operations in flight that have been reported as hung
 
@@ -39,7 +43,7 @@ func newManager() *Manager {
 	return &Manager{
 		tick: func() <-chan time.Time { return time.After(hungAfter) },
 		logs: map[ID]*Log{}, begun: map[ID]*Dir{}, late: map[*Dir]int{},
-		moves: map[ID]*move{}, preferred: map[ID]*Dir{},
+		moves: map[ID]*move{}, preferred: map[ID]*Dir{}, copies: map[ID]*Dir{},
 	}
 }
 

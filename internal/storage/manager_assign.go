@@ -107,6 +107,9 @@ func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 // createIn creates logs in one directory and adds them to the manager, even if no caller waits any
 // longer.
 func (m *Manager) createIn(d *Dir, specs []Spec) error {
+	if err := m.copied(specs); err != nil {
+		return err
+	}
 	if err := m.replaceNamesakes(d, specs); err != nil {
 		return err
 	}
@@ -123,6 +126,17 @@ func (m *Manager) createIn(d *Dir, specs []Spec) error {
 		}
 	}
 	return err
+}
+
+// copied returns an error if a directory has the copy of a log that could not be taken over.
+func (m *Manager) copied(specs []Spec) error {
+	for _, s := range specs {
+		if d := m.copies[s.ID]; d != nil {
+			return fmt.Errorf("%w: log %s-%d has moved to %s, or was about to, and the start could not use what is there: "+
+				"correct what the broker's log reports, and restart the broker", ErrFailed, s.Topic, s.ID.Partition, d.path)
+		}
+	}
+	return nil
 }
 
 // Delete deletes logs; see Dir.Delete. A missing log is no error. After an error the logs are out

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,21 +209,18 @@ func (d *Dir) findFuture(name string) bool {
 	return true
 }
 
-// promote takes a log over whose move is committed. It may be repeated. Its directory gets the
-// log's name when the checkpoint lists the log: a tombstone of an earlier log with the id would
-// claim it.
+// promote takes a log over whose move is committed. After an error nothing has changed, and it may be
+// repeated. Once the checkpoint lists the log, the directory has it, if need be as an offline log
+// that is tried again (reopen): it must not be created elsewhere. Only then the copy gets the log's
+// name: a tombstone of an earlier log with the id would claim it.
 func (d *Dir) promote(f *future, cfg Config) (*Log, error) {
 	e := *f.entry
-	from, to := path.Join(d.path, f.name), path.Join(d.path, e.String())
-	_, err := d.opt.FS.Stat(from)
-	waits := err == nil
+	to := path.Join(d.path, e.String())
 	if err := d.ascertain(); err != nil {
 		return nil, err
 	}
-	if waits {
-		if err := d.clearName(&e, to); err != nil {
-			return nil, err
-		}
+	if err := d.clearName(&e, to); err != nil {
+		return nil, err
 	}
 	e.Swapping, e.Swap, e.LSN = false, 0, d.journal.Assigned()
 	r := &recovery{d: d}
@@ -233,22 +231,19 @@ func (d *Dir) promote(f *future, cfg Config) (*Log, error) {
 	x.l.rp.Segments = e.Segments
 	buried := d.add([]*Log{x.l})
 	if err := d.commit(x.l); err != nil {
-		if d.unsure.Store(true); waits {
-			d.forget([]*Log{x.l}, buried)
-		}
+		d.unsure.Store(true)
+		d.forget([]*Log{x.l}, buried)
 		return nil, fmt.Errorf("take over the copy of %s: %w", to, err)
 	}
-	if err := d.nameFuture(x.l); err != nil {
-		return nil, err
+	if x.err = d.nameFuture(x.l); x.err == nil {
+		x.err = r.prepare(x)
 	}
-	if x.err = r.prepare(x); x.err == nil {
+	if x.err == nil {
 		x.err = x.l.flushReplayed()
 	}
-	if x.err != nil {
-		return nil, x.err
+	if r.finish(x); x.err == nil { // otherwise reopen finds again what is to be removed
+		r.runDeferred()
 	}
-	r.finish(x)
-	r.runDeferred()
 	d.log.Info("a log has moved to this directory", zap.Stringer("log", x.l), zap.Int64("bytes", e.Point.Bytes()))
 	return x.l, nil
 }
@@ -336,17 +331,22 @@ func (m *Manager) resumeMoves() {
 	}
 }
 
+// errSourceUnused: whether a copy is the log, only the source's checkpoint tells.
+var errSourceUnused = errors.New("the directory from which the log moves is not in use")
+
 func (m *Manager) resumeMove(d *Dir, f *future) error {
 	var source *Dir
-	committed := false
+	committed, mayBe := false, false
 	for _, from := range m.dirs {
+		from.mu.Lock()
+		t, deleted := from.deleted[f.id]
+		from.mu.Unlock()
+		moved := deleted && t.Swapping
 		if f.entry != nil && from.ID() == f.from {
 			source = from
-			from.mu.Lock()
-			t, deleted := from.deleted[f.id]
-			committed = deleted && t.Swapping && t.Swap == f.entry.Swap && !d.opt.broken.has(skipMoveMark)
-			from.mu.Unlock()
+			committed = moved && t.Swap == f.entry.Swap && !d.opt.broken.has(skipMoveMark)
 		}
+		mayBe = mayBe || f.err != nil && moved
 	}
 	switch l := m.logs[f.id]; {
 	case committed && l == nil:
@@ -355,6 +355,7 @@ func (m *Manager) resumeMove(d *Dir, f *future) error {
 			return errors.Join(err, d.removeFuture(f.name))
 		}
 		if err != nil {
+			m.copies[f.id] = d
 			return err
 		}
 		m.logs[f.id] = moved
@@ -367,12 +368,11 @@ func (m *Manager) resumeMove(d *Dir, f *future) error {
 		return nil
 	case l != nil && l.dir == d && !l.isNamed():
 		return nil // it is the log: a crash or a fault came before the copy got the name, which reopen gives it
-	case l == nil && f.err != nil:
-		return f.err // it may be the log
-	case l == nil && (len(m.failed) > 0 || f.entry != nil && source == nil):
-		d.log.Warn("the copy of a log is not removed, because the directory from which the log moves is not in use",
-			zap.String("dir", f.name))
-		return nil
+	case l == nil && (f.err != nil || len(m.failed) > 0 || f.entry != nil && source == nil):
+		if mayBe {
+			m.copies[f.id] = d
+		}
+		return cmp.Or(f.err, errSourceUnused)
 	}
 	return d.removeFuture(f.name)
 }

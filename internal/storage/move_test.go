@@ -313,6 +313,7 @@ func TestAFaultAtEveryCallOfAMove(t *testing.T) {
 					now, err = m.RunMove(context.Background(), scriptID)
 					return err == nil
 				})
+				eventually(t, what, func() bool { return now.Offline() == nil })
 				holds(t, now, 6)
 				lead(now)
 				put(t, now, 1, 10)
@@ -450,6 +451,39 @@ func TestAFaultBeforeTheCopyHasTheNameOfTheLog(t *testing.T) {
 			holds(t, m.Get(scriptID), 3)
 			must(t, m.Close())
 			holds(t, mustManage(t, disk).Get(scriptID), 3)
+		})
+	}
+}
+
+// A start that can't complete a move does not let the log be created elsewhere, whether the log is
+// in the target already or not.
+func TestALogThatHasMovedIsNotCreatedAgain(t *testing.T) {
+	for what, rule := range map[string]errfs.Rule{
+		"its name can't be examined":  {Ops: errfs.Stat, Path: "/b/t-0", Err: syscall.EIO},
+		"the copy can't get the name": {Ops: errfs.Rename, Path: "/b/" + FutureName(scriptID), Err: syscall.EIO},
+		"its files can't be listed":   {Ops: errfs.List, Path: "/b/t-0", Err: syscall.EIO},
+		"its entry can't be read": {Ops: errfs.Open | errfs.Read, Path: "/b/" + FutureName(scriptID) + "/" + MoveFile,
+			Err: syscall.EIO},
+	} {
+		t.Run(what, func(t *testing.T) {
+			disk := committedIn(t)
+			errs := errfs.New(disk)
+			errs.Add(rule)
+			m := mustManage(t, errs)
+			if _, err := m.Create([]Spec{{ID: scriptID, Topic: "t", Config: testConfig("sync")}}); err == nil {
+				t.Error("it was created again")
+			}
+			errs.Clear()
+			if m.Get(scriptID) != nil {
+				eventually(t, "the log is in use", func() bool { return m.Get(scriptID).Offline() == nil })
+				holds(t, m.Get(scriptID), 3)
+			}
+			must(t, m.Close())
+			m = mustManage(t, disk)
+			if failed := m.Failed(); len(failed) > 0 {
+				t.Fatal(failed[0])
+			}
+			holds(t, m.Get(scriptID), 3)
 		})
 	}
 }
