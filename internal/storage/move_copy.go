@@ -53,7 +53,7 @@ func (m *Manager) copyPass(ctx context.Context, x *move, l *Log, rest bool) (n i
 		return 0, err
 	}
 	for i, s := range segments {
-		got, err := m.copySegment(ctx, x, l, s, rest || i+1 < len(segments))
+		got, err := m.copySegment(ctx, x, l, s, rest, rest || i+1 < len(segments))
 		if n += got; errors.Is(err, segment.ErrReplaced) {
 			return restBytes + 1, nil // the next pass finds the segment that has replaced it
 		}
@@ -86,9 +86,10 @@ func (x *move) fits(want int64) error {
 	return x.to.CanCreate()
 }
 
-// copySegment copies what the target lacks of a segment. With seal, the copy is complete and synced
-// then. ErrReplaced means that the segment has other bytes by now.
-func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.Segment, seal bool) (n int64, err error) {
+// copySegment copies what the target lacks of a segment. With rest, the log takes no appends
+// meanwhile. With seal, the copy is complete and synced then. ErrReplaced means that the segment
+// has other bytes by now.
+func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.Segment, rest, seal bool) (n int64, err error) {
 	c, from, fsys := x.copies[s.Base()], s.Content(), x.to.opt.FS
 	if c != nil && c.content == from && c.at.Pos == s.Size() && c.whole {
 		return 0, nil
@@ -118,7 +119,7 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 	}
 	c.whole = false
 	began := c.at.Pos
-	err = l.readAll(s, &c.at, func(file vfs.File) vfs.File { return &copiedFile{file, f, m, x, l, ctx} })
+	err = l.readAll(s, &c.at, func(file vfs.File) vfs.File { return &copiedFile{file, f, m, x, l, ctx, rest} })
 	x.count()
 	if err == nil && from != s.Content() {
 		err = segment.ErrReplaced
@@ -187,6 +188,8 @@ type copiedFile struct {
 	x   *move
 	l   *Log
 	ctx context.Context
+
+	rest bool // appends wait
 }
 
 // ReadAt implements vfs.File.
@@ -223,9 +226,13 @@ func (f *copiedFile) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // await waits until n copied bytes are within the rate of moves, which may take minutes, or until
-// that is changed. It returns the reason if the copy must end before.
+// that is changed. It returns the reason if the copy must end before. What is copied while appends
+// wait counts, and the next copies wait for it.
 func (f *copiedFile) await(n int) error {
 	rate, until := f.m.moveRate.rate(), time.Now().Add(f.m.moveRate.count(n))
+	if f.rest {
+		return nil
+	}
 	for left := time.Until(until); left >= paceLeast && f.m.moveRate.rate() == rate; left = time.Until(until) {
 		if err := f.stop(); err != nil {
 			return err

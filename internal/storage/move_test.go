@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
@@ -327,6 +329,28 @@ func TestAFaultAtEveryCallOfAMove(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The rate of moves does not hold up the rest, during which appends wait. The next copy waits for it.
+func TestTheRestOfAMoveIsNotPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, l := movable(t, crashfs.New(1), testConfig("sync"))
+		put(t, l, 3, 1000) // in memory: only the rest is copied
+		m.SetMoveRate(1)
+		began := time.Now()
+		now := movesTo(t, m, m.dirs[1])
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("appends waited for %v", took)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		must(t, m.BeginMove(ctx, scriptID, m.dirs[0]))
+		if _, err := m.RunMove(ctx, scriptID); !errors.Is(err, ErrClosed) {
+			t.Errorf("a copy that is not paced: %v", err)
+		}
+		holds(t, now, 3)
+		must(t, m.Close())
+	})
 }
 
 // A directory without room for a log is not filled with a part of it, and the log stays in use.
