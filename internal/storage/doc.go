@@ -101,7 +101,6 @@
 //
 // A goroutine acquires locks in this order. Those in the last group are never held together.
 //
-//	Manager.beginning one move of a log to another directory begins at a time
 //	Manager.mu        the broker's logs, and where they are placed
 //	Dir.compactingMu  one compaction pass at a time
 //	Dir.scarce.mu     one change between running and blocked at a time
@@ -132,9 +131,8 @@
 // tries to get the right to commit, keeps it, and skips deleted logs, so the two never wait for
 // each other. Manager.Delete passes a log to one Dir.Delete only, so two calls share no log.
 //
-// Of these, only beginning, compactingMu, scarce.mu, the right to commit, flushMu and ckptMu are
-// held across disk I/O; those that are mutexes are a vfs.Mutex. Produce and fetch requests wait for
-// none of them. They do acquire producersMu and mu, as does every checkpoint for every log, so
+// Of these, only compactingMu, scarce.mu, the right to commit, flushMu and ckptMu are held across
+// disk I/O; those that are mutexes are a vfs.Mutex. Produce and fetch requests wait for none of them. They do acquire producersMu and mu, as does every checkpoint for every log, so
 // those are never held across I/O.
 //
 // A function whose name ends in Locked needs the mutexes that its comment names.

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Manager holds all log directories of a broker.
@@ -28,7 +26,8 @@ type Manager struct {
 	moves     map[ID]*move
 	preferred map[ID]*Dir
 	moveRate  pace
-	beginning vfs.Mutex // held by BeginMove; acquired before mu
+	// beginning has the logs of which a call of BeginMove is in progress; it closes the channel.
+	beginning map[ID]chan struct{}
 	// copies are the directories with the copy of a log whose move was committed, if this start could
 	// not take the copy over. The log is not created until the next start: it would be in two
 	// directories. Written by Open only.
@@ -44,6 +43,7 @@ func newManager() *Manager {
 		tick: func() <-chan time.Time { return time.After(hungAfter) },
 		logs: map[ID]*Log{}, begun: map[ID]*Dir{}, late: map[*Dir]int{},
 		moves: map[ID]*move{}, preferred: map[ID]*Dir{}, copies: map[ID]*Dir{},
+		beginning: map[ID]chan struct{}{},
 	}
 }
 

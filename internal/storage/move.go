@@ -109,8 +109,10 @@ func (m *Manager) SetMoveRate(perSec float64) { m.moveRate.limit(perSec) }
 // is about to be complete. If there is no log, it will be created in the directory, as long as this
 // process runs.
 func (m *Manager) BeginMove(ctx context.Context, id ID, to *Dir) error {
-	m.beginning.Lock() // two calls would remove each other's directory
-	defer m.beginning.Unlock()
+	if err := m.waitToBegin(ctx, id); err != nil {
+		return err
+	}
+	defer m.begunMove(id)
 	if err := m.endMove(ctx, id, to); err != nil {
 		return err
 	}
@@ -135,6 +137,34 @@ func (m *Manager) BeginMove(ctx context.Context, id ID, to *Dir) error {
 	return nil
 }
 
+// waitToBegin lets one call of BeginMove at a time begin a move of a log: two would remove each
+// other's directory. The caller calls begunMove if there is no error.
+func (m *Manager) waitToBegin(ctx context.Context, id ID) error {
+	for {
+		m.mu.Lock()
+		other := m.beginning[id]
+		if other == nil {
+			m.beginning[id] = make(chan struct{})
+		}
+		m.mu.Unlock()
+		if other == nil {
+			return nil
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return fmt.Errorf("another request begins a move of the log: %w: %w", ErrMoving, ctx.Err())
+		}
+	}
+}
+
+func (m *Manager) begunMove(id ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.beginning[id])
+	delete(m.beginning, id)
+}
+
 func (m *Manager) addMove(id ID, to *Dir) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,6 +182,9 @@ func (m *Manager) endMove(ctx context.Context, id ID, to *Dir) error {
 			return nil
 		}
 		running := x.running
+		if running == nil && !x.completing {
+			delete(m.moves, id) // before RunMove takes it: it would remove the copy a second time
+		}
 		if x.completing && running == nil {
 			m.mu.Unlock()
 			return fmt.Errorf("cancel the move to %s: %w", x.to.path, ErrMoving)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -258,9 +259,7 @@ func TestAMoveThatIsAlmostCompleteIsWaitedFor(t *testing.T) {
 		}
 	})
 	<-begun
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := m.BeginMove(ended, scriptID, m.dirs[0]); !errors.Is(err, ErrMoving) || !errors.Is(err, context.Canceled) {
+	if err := m.BeginMove(ended(), scriptID, m.dirs[0]); !errors.Is(err, ErrMoving) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that has ended gets %v", err)
 	}
 	answer := make(chan error, 1)
@@ -276,6 +275,79 @@ func TestAMoveThatIsAlmostCompleteIsWaitedFor(t *testing.T) {
 	if l := ran(t, m); l.dir != m.dirs[0] {
 		t.Errorf("it is in %s", l.dir.path)
 	}
+}
+
+// A target that hangs when a move begins holds up no other log, and a second request for the same
+// log waits no longer than its context.
+func TestATargetThatHangsWhenAMoveBegins(t *testing.T) {
+	disk := errfs.New(crashfs.New(1))
+	m, _ := movable(t, disk, testConfig("sync"))
+	m.dirs[1].guard.last.Store(&Space{Level: diskguard.Low})
+	other, err := m.Create(specsOf('u', 1))
+	must(t, err)
+	m.dirs[1].guard.last.Store(&Space{})
+	begun, free := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	disk.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/b/" + FutureName(scriptID),
+		Before: func(errfs.Call) { once.Do(func() { close(begun) }); <-free }})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := m.BeginMove(context.Background(), scriptID, m.dirs[1]); err != nil {
+			t.Error(err)
+		}
+	})
+	<-begun
+	var left atomic.Int32
+	left.Store(2)
+	wg.Go(func() {
+		if err := m.BeginMove(ended(), scriptID, m.dirs[0]); !errors.Is(err, ErrMoving) || !errors.Is(err, context.Canceled) {
+			t.Errorf("a second request gets %v", err)
+		}
+		left.Add(-1)
+	})
+	wg.Go(func() {
+		if err := m.BeginMove(context.Background(), other[0].ID(), m.dirs[1]); err != nil {
+			t.Errorf("the move of another log: %v", err)
+		}
+		left.Add(-1)
+	})
+	eventually(t, "other requests are answered", func() bool { return left.Load() == 0 })
+	close(free)
+	wg.Wait()
+	if n := len(m.Moves()); n != 2 {
+		t.Errorf("%d moves", n)
+	}
+}
+
+// A move that is canceled while it is about to run removes nothing of the next move to there.
+func TestACanceledMoveThatBeginsToRun(t *testing.T) {
+	disk := crashfs.New(1)
+	m, l := movable(t, disk, testConfig("sync"))
+	put(t, l, 1, 100)
+	must(t, l.flushAndSync())
+	for i := range 100 {
+		must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := m.RunMove(ended(), scriptID); err == nil {
+				t.Error("it has moved")
+			}
+		})
+		must(t, m.BeginMove(context.Background(), scriptID, m.dirs[0]))
+		must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+		wg.Wait()
+		if left := namesOf(t, disk, "/b"); len(left) != 1 {
+			t.Fatalf("round %d: the target has %v, and the moves are %+v", i, left, m.Moves())
+		}
+		must(t, m.BeginMove(context.Background(), scriptID, m.dirs[0]))
+	}
+}
+
+// ended returns a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }
 
 // A log that does not exist yet is made where it is to move.
