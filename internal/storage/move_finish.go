@@ -127,6 +127,9 @@ func (l *Log) moveAway(x *move, entry *checkpoint.Log) (done bool, err error) {
 	if d.stopping() || x.to.stopping() {
 		return false, ErrClosed
 	}
+	if x.to.namesake(l.id, path.Join(x.to.path, l.String())) != nil {
+		return false, fmt.Errorf("%w: another topic has its name", ErrMoveCanceled)
+	}
 	l.Observe(noopObserver{}) // nothing of it is lost
 	l.applyEvent(loglife.Deletion, fmt.Errorf("%s: %w", l, ErrMoving))
 	d.journal.Drop(l.stream)
@@ -250,8 +253,8 @@ func (d *Dir) promote(f *future, cfg Config) (*Log, error) {
 
 // clearName removes what has the name of a log that comes to this directory.
 func (d *Dir) clearName(e *checkpoint.Log, name string) error {
-	if slices.ContainsFunc(d.Logs(), func(l *Log) bool { return l.path == name && l.id != e.ID }) {
-		return fmt.Errorf("%w: another topic has its name", ErrMoveCanceled)
+	if l := d.namesake(e.ID, name); l != nil { // it came after moveAway
+		return fmt.Errorf("%w: %s has the log of another topic with its name", ErrFailed, name)
 	}
 	if err := d.finishDeletion(d.leftOf([]ID{e.ID})); err != nil {
 		return err
@@ -263,6 +266,15 @@ func (d *Dir) clearName(e *checkpoint.Log, name string) error {
 		return err
 	}
 	return d.opt.FS.SyncDir(d.path)
+}
+
+// namesake returns the log of another topic whose directory has a name, nil if there is none.
+func (d *Dir) namesake(id ID, name string) *Log {
+	logs := d.Logs()
+	if i := slices.IndexFunc(logs, func(l *Log) bool { return l.path == name && l.id != id }); i >= 0 {
+		return logs[i]
+	}
+	return nil
 }
 
 // isFuture reports whether there is a complete copy of a log. The contents of its MoveFile do not
@@ -351,9 +363,6 @@ func (m *Manager) resumeMove(d *Dir, f *future) error {
 	switch l := m.logs[f.id]; {
 	case committed && l == nil:
 		moved, err := d.promote(f, d.configOf(f.entry))
-		if errors.Is(err, ErrMoveCanceled) {
-			return errors.Join(err, d.removeFuture(f.name))
-		}
 		if err != nil {
 			m.copies[f.id] = d
 			return err

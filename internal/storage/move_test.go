@@ -350,6 +350,36 @@ func ended() context.Context {
 	return ctx
 }
 
+// A log does not move to a directory in which another topic has its name. If that topic came after
+// the move was committed, the copy, which is the only one, is not removed.
+func TestAMoveToANamesake(t *testing.T) {
+	namesake := Spec{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: testConfig("sync")}
+	m, l := movable(t, crashfs.New(1), testConfig("sync"))
+	put(t, l, 3, 100)
+	_, err := m.dirs[1].Create([]Spec{namesake})
+	must(t, err)
+	must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+	if _, err := m.RunMove(context.Background(), scriptID); !errors.Is(err, ErrMoveCanceled) {
+		t.Errorf("the move: %v", err)
+	}
+	put(t, m.Get(scriptID), 1, 100)
+	holds(t, m.Get(scriptID), 4)
+
+	disk := committedIn(t)
+	b, err := Open(ab[1:], Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10})
+	must(t, err)
+	_, err = b.Create([]Spec{namesake})
+	must(t, err)
+	must(t, b.Close())
+	m = mustManage(t, disk)
+	if m.Get(scriptID) != nil {
+		t.Error("both have the name")
+	}
+	must(t, m.Delete(namesake.ID))
+	must(t, m.Close())
+	holds(t, mustManage(t, disk).Get(scriptID), 3)
+}
+
 // A log that does not exist yet is made where it is to move.
 func TestALogIsMadeWhereItIsToMove(t *testing.T) {
 	m := mustManage(t, crashfs.New(1))
