@@ -132,8 +132,9 @@
 // each other. Manager.Delete passes a log to one Dir.Delete only, so two calls share no log.
 //
 // Of these, only compactingMu, scarce.mu, the right to commit, flushMu and ckptMu are held across
-// disk I/O; those that are mutexes are a vfs.Mutex. Produce and fetch requests wait for none of them. They do acquire producersMu and mu, as does every checkpoint for every log, so
-// those are never held across I/O.
+// disk I/O; those that are mutexes are a vfs.Mutex. Produce and fetch requests wait for none of
+// them. They do acquire producersMu and mu, as does every checkpoint for every log, so those are
+// never held across I/O.
 //
 // A function whose name ends in Locked needs the mutexes that its comment names.
 package storage

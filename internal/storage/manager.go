@@ -28,8 +28,8 @@ type Manager struct {
 	moveRate  pace
 	// beginning has the logs of which a call of BeginMove is in progress; it closes the channel.
 	beginning map[ID]chan struct{}
-	// copies are the directories with the copy of a log whose move was committed, if this start could
-	// not take the copy over. The log is not created until the next start: it would be in two
+	// copies are the directories with the copy of a log whose move was committed, if this start
+	// could not take the copy over. The log is not created until the next start: it would be in two
 	// directories. Written by Open only.
 	copies map[ID]*Dir
 

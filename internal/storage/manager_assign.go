@@ -132,7 +132,7 @@ func (m *Manager) createIn(d *Dir, specs []Spec) error {
 func (m *Manager) copied(specs []Spec) error {
 	for _, s := range specs {
 		if d := m.copies[s.ID]; d != nil {
-			return fmt.Errorf("%w: log %s-%d has moved to %s, or was about to, and the start could not use what is there: "+
+			return fmt.Errorf("%w: log %s-%d has moved to %s, or was about to, and the start could not use the copy: "+
 				"correct what the broker's log reports, and restart the broker", ErrFailed, s.Topic, s.ID.Partition, d.path)
 		}
 	}

@@ -212,8 +212,8 @@ func (d *Dir) findFuture(name string) bool {
 	return true
 }
 
-// promote takes a log over whose move is committed. After an error nothing has changed, and it may be
-// repeated. Once the checkpoint lists the log, the directory has it, if need be as an offline log
+// promote takes a log over whose move is committed. After an error nothing has changed, and it may
+// be repeated. Once the checkpoint lists the log, the directory has it, if need be as an offline log
 // that is tried again (reopen): it must not be created elsewhere. Only then the copy gets the log's
 // name: a tombstone of an earlier log with the id would claim it.
 func (d *Dir) promote(f *future, cfg Config) (*Log, error) {

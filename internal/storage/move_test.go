@@ -433,7 +433,8 @@ func TestAFaultAtEveryCallOfAMove(t *testing.T) {
 	}
 }
 
-// The rate of moves does not hold up the rest, during which appends wait. The next copy waits for it.
+// The rate of moves does not hold up the rest, during which appends wait. The next copy waits for
+// it.
 func TestTheRestOfAMoveIsNotPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := movable(t, crashfs.New(1), testConfig("sync"))
