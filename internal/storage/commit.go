@@ -87,12 +87,13 @@ type Sink interface {
 // caller that finds no commit in progress commits.
 type queueState struct {
 	queueMu    sync.Mutex
-	freed      *sync.Cond // signaled when committing becomes false
+	freed      *sync.Cond // signaled when committing becomes false, or onLoan true
 	queue      []*Append
 	spare      []*Append // the previous group's slice, for reuse
 	committing bool
-	waiters    int // goroutines that wait in acquireCommit
-	markers    int // queued appends of kind Marker
+	onLoan     bool // see lendCommit
+	waiters    int  // goroutines that wait in acquireCommit
+	markers    int  // queued appends of kind Marker
 }
 
 func (q *queueState) init() { q.freed = sync.NewCond(&q.queueMu) }
@@ -130,17 +131,36 @@ func (l *Log) Commit(batch *groupcommit.Batch) {
 	l.commit(batch)
 }
 
-// acquireCommit acquires the right to commit, and waits for the goroutine that has it. Until
-// releaseCommit no other goroutine commits. The caller must not hold the log's flushMu.
+// acquireCommit acquires the right to commit, and waits for the goroutine that has it, unless that
+// has lent it. Until releaseCommit no other goroutine commits. The caller must not hold the log's
+// flushMu.
 func (l *Log) acquireCommit() {
 	l.queueMu.Lock()
 	l.waiters++
-	for l.committing {
+	for l.committing && !l.onLoan {
 		l.freed.Wait()
 	}
 	l.waiters--
-	l.committing = true
+	l.committing, l.onLoan = true, false
 	l.queueMu.Unlock()
+}
+
+// lendCommit lets the next caller of acquireCommit take over the right to commit from the caller,
+// which must call reclaimCommit. Until then no append is committed.
+func (l *Log) lendCommit() {
+	l.queueMu.Lock()
+	defer l.queueMu.Unlock()
+	l.onLoan = true
+	l.freed.Broadcast()
+}
+
+// reclaimCommit ends lendCommit. It reports whether the caller still has the right to commit.
+func (l *Log) reclaimCommit() bool {
+	l.queueMu.Lock()
+	defer l.queueMu.Unlock()
+	still := l.onLoan
+	l.onLoan = false
+	return still
 }
 
 // tryAcquireCommit acquires the right to commit if it is free and the queue is empty.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -140,14 +141,12 @@ func (m *Manager) copied(specs []Spec) error {
 }
 
 // Delete deletes logs; see Dir.Delete. A missing log is no error. After an error the logs are out
-// of use, and the next start may find some of them again; another call completes the deletion.
+// of use, and the next start may find some of them again; another call completes the deletion. Of
+// these, a log whose move has just been committed is still there (ErrMoving).
 func (m *Manager) Delete(ids ...ID) error {
 	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]checkpoint.Log{}
 	m.mu.Lock()
-	if err := m.unmoveLocked(ids); err != nil {
-		m.mu.Unlock()
-		return err
-	}
+	ids, moving := m.unmoveLocked(ids)
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil {
 			byDir[l.dir] = append(byDir[l.dir], l)
@@ -165,7 +164,7 @@ func (m *Manager) Delete(ids ...ID) error {
 		}
 	}
 	m.mu.Unlock()
-	return m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
+	return errors.Join(moving, m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
 		if len(left[d]) > 0 {
 			if err := d.finishDeletion(left[d]); err != nil {
 				return err
@@ -177,7 +176,7 @@ func (m *Manager) Delete(ids ...ID) error {
 			}
 		}
 		return d.Delete(byDir[d]...)
-	})
+	}))
 }
 
 // ascertainNotCreated ensures that no start finds logs whose creation in a directory failed.

@@ -215,21 +215,22 @@ func (m *Manager) dropMove(x *move) error {
 	return x.to.removeFuture(FutureName(x.id))
 }
 
-// unmoveLocked cancels the moves of logs that are going to be deleted. The error is that one can't
-// be canceled at this moment. The caller holds mu.
-func (m *Manager) unmoveLocked(ids []ID) error {
+// unmoveLocked cancels the moves of logs that are going to be deleted, and returns these logs. The
+// error is that the moves of the others can't be canceled at this moment. The caller holds mu.
+func (m *Manager) unmoveLocked(ids []ID) (rest []ID, err error) {
 	for _, id := range ids {
-		if x := m.moves[id]; x != nil && x.completing {
-			return fmt.Errorf("delete log %s: %w", stem(id), ErrMoving)
+		x := m.moves[id]
+		if x != nil && x.completing {
+			err = fmt.Errorf("delete log %s: %w", stem(id), ErrMoving)
+			continue
 		}
-	}
-	for _, id := range ids {
+		rest = append(rest, id)
 		delete(m.preferred, id)
-		if x := m.moves[id]; x != nil {
+		if x != nil {
 			x.canceled.Store(true)
 		}
 	}
-	return nil
+	return rest, err
 }
 
 // RunMove moves a log as BeginMove has asked for, and returns it as it is in its new directory. The
@@ -244,7 +245,7 @@ func (m *Manager) RunMove(ctx context.Context, id ID) (moved *Log, err error) {
 		moved, err = m.runMove(ctx, x, l)
 		l.dir.operations.Done()
 	}
-	if l == nil || errors.Is(err, ErrMoveCanceled) {
+	if l == nil || errors.Is(err, ErrMoveCanceled) || err != nil && x.canceled.Load() {
 		err = errors.Join(ErrMoveCanceled, m.dropMove(x))
 	} else if err != nil {
 		err = fmt.Errorf("move %s to %s: %w", l, x.to.path, err)
@@ -289,10 +290,10 @@ func (m *Manager) startMove(id ID) (*move, *Log, error) {
 const restBytes = 4 << 20
 
 func (m *Manager) runMove(ctx context.Context, x *move, l *Log) (*Log, error) {
-	if x.canceled.Load() {
-		return nil, ErrMoveCanceled
-	}
 	for x.entry == nil {
+		if x.canceled.Load() {
+			return nil, ErrMoveCanceled
+		}
 		n, err := m.copyPass(ctx, x, l, false)
 		if err == nil && n <= restBytes {
 			err = m.finishMove(ctx, x, l)

@@ -38,22 +38,18 @@ type future struct {
 const restTries = 5
 
 // finishMove copies the rest of a log, which takes no appends meanwhile, and commits the move with
-// the tombstone. No lock of the source is held while the target's disk works: only this log waits.
+// the tombstone. No lock of the source is held while the target's disk works, and the right to
+// commit is lent: a target that hangs delays appends of this log only, and none if the log is
+// truncated, deleted, or reverted because its journal failed. After that finishMove returns nil, and
+// the entry of the move is nil.
 func (m *Manager) finishMove(ctx context.Context, x *move, l *Log) error {
-	m.mu.Lock()
-	x.completing = !x.canceled.Load()
-	completing := x.completing
-	m.mu.Unlock()
-	if !completing {
-		return ErrMoveCanceled
-	}
-	defer func() {
-		m.mu.Lock()
-		x.completing = x.entry != nil
-		m.mu.Unlock()
-	}()
 	l.acquireCommit()
-	defer l.releaseCommit()
+	has := true
+	defer func() {
+		if has {
+			l.releaseCommit()
+		}
+	}()
 	if err := l.flushAll(); err != nil {
 		return err
 	}
@@ -62,21 +58,46 @@ func (m *Manager) finishMove(ctx context.Context, x *move, l *Log) error {
 		if err != nil {
 			return err
 		}
-		if _, err := m.copyPass(ctx, x, l, true); err != nil {
+		l.lendCommit()
+		whole, err := m.copyRest(ctx, x, l, &entry)
+		if has = l.reclaimCommit(); !has || err != nil {
 			return err
 		}
-		if !x.covers(&entry) {
+		if !whole {
 			continue
 		}
-		entry.Swap = rand.Int64()
-		if err := x.to.writeMove(FutureName(x.id), l.dir.ID(), &entry); err != nil {
-			return err
-		}
-		if done, err := l.moveAway(x, &entry); done || err != nil {
+		if done, err := m.commitMove(x, l, &entry); done || err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: its segments change all the time", ErrFailed)
+}
+
+// copyRest copies what the target lacks of an entry, and writes the entry next to the copy. It
+// reports whether the copy has what the entry lists.
+func (m *Manager) copyRest(ctx context.Context, x *move, l *Log, e *checkpoint.Log) (whole bool, err error) {
+	if _, err := m.copyPass(ctx, x, l, true); err != nil || !x.covers(e) {
+		return false, err
+	}
+	e.Swap = rand.Int64()
+	return true, x.to.writeMove(FutureName(x.id), l.dir.ID(), e)
+}
+
+// commitMove is moveAway, unless the move has been canceled. From then on it can't be.
+func (m *Manager) commitMove(x *move, l *Log, e *checkpoint.Log) (done bool, err error) {
+	m.mu.Lock()
+	x.completing = !x.canceled.Load()
+	completing := x.completing
+	m.mu.Unlock()
+	if !completing {
+		return false, ErrMoveCanceled
+	}
+	defer func() {
+		m.mu.Lock()
+		x.completing = x.entry != nil
+		m.mu.Unlock()
+	}()
+	return l.moveAway(x, e)
 }
 
 // wholeEntry returns the checkpoint entry of a log of which everything is in synced segments. The

@@ -250,7 +250,8 @@ func TestAMoveThatIsAlmostCompleteIsWaitedFor(t *testing.T) {
 	must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
 	begun, free := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	disk.Add(errfs.Rule{Ops: errfs.Create, When: func(c errfs.Call) bool { return strings.Contains(c.Path, MoveFile) },
+	must(t, l.flushAndSync())
+	disk.Add(errfs.Rule{Ops: errfs.Write, Path: "/a/checkpoint/*", // with the tombstone
 		Before: func(errfs.Call) { once.Do(func() { close(begun) }); <-free }})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -275,6 +276,85 @@ func TestAMoveThatIsAlmostCompleteIsWaitedFor(t *testing.T) {
 	if l := ran(t, m); l.dir != m.dirs[0] {
 		t.Errorf("it is in %s", l.dir.path)
 	}
+}
+
+// While a target hangs in the last step before the commit of a move, the source's directory can roll
+// the log back, and the log is truncated, deleted and appended to.
+func TestATargetThatHangsWhileAppendsWait(t *testing.T) {
+	for what, happens := range map[string]func(*Manager, *Log) error{
+		"truncated": func(_ *Manager, l *Log) error { return l.Truncate(2) },
+		"deleted":   func(m *Manager, _ *Log) error { return m.Delete(scriptID) },
+		"reverted":  func(_ *Manager, l *Log) error { l.revert(syscall.EIO); return nil },
+		"closed":    func(_ *Manager, l *Log) error { return l.dir.Close() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			disk := errfs.New(crashfs.New(1))
+			m, l := movable(t, disk, testConfig("sync"))
+			put(t, l, 5, 100)
+			must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+			begun, free := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			disk.Add(errfs.Rule{Ops: errfs.Create, When: func(c errfs.Call) bool { return strings.Contains(c.Path, MoveFile) },
+				Before: func(errfs.Call) { once.Do(func() { close(begun) }); <-free }})
+			var now *Log
+			var moveErr error
+			var wg sync.WaitGroup
+			wg.Go(func() { now, moveErr = m.RunMove(context.Background(), scriptID) })
+			<-begun
+			var ended atomic.Bool
+			wg.Go(func() {
+				if err := happens(m, l); err != nil {
+					t.Error(err)
+				}
+				if a := send(l, testBatch(t, 100, nil)); what == "truncated" && a.Err != nil {
+					t.Error(a.Err)
+				}
+				ended.Store(true)
+			})
+			eventually(t, what, ended.Load)
+			close(free)
+			wg.Wait()
+			switch what {
+			case "deleted":
+				if !errors.Is(moveErr, ErrMoveCanceled) || m.Get(scriptID) != nil || len(namesOf(t, disk, "/b")) > 0 {
+					t.Errorf("the move: %v, and the target has %v", moveErr, namesOf(t, disk, "/b"))
+				}
+			case "closed":
+				if moveErr == nil {
+					t.Error("a log has moved away from a closed directory")
+				}
+			default:
+				must(t, moveErr)
+				want := map[string]int64{"truncated": 3, "reverted": 6}[what]
+				holds(t, now, want)
+			}
+		})
+	}
+}
+
+// The deletion of a log that is between two directories fails, and does not hold up that of others.
+func TestADeletionDuringTheLastStepsOfAMove(t *testing.T) {
+	disk := errfs.New(crashfs.New(1))
+	m, _ := movable(t, disk, testConfig("sync"))
+	other, err := m.Create(specsOf('u', 1))
+	must(t, err)
+	must(t, m.BeginMove(context.Background(), scriptID, m.dirs[1]))
+	disk.Add(errfs.Rule{Ops: errfs.Write, Path: "/b/checkpoint/*", Err: syscall.EIO})
+	if _, err := m.RunMove(context.Background(), scriptID); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("the move: %v", err)
+	}
+	disk.Clear()
+	for what, remove := range map[string]func(...ID) error{"deletion": m.Delete, "replacement": m.Replace} {
+		if err := remove(scriptID, other[0].ID()); !errors.Is(err, ErrMoving) {
+			t.Errorf("the %s: %v", what, err)
+		}
+		if m.Get(scriptID) == nil || m.Get(other[0].ID()) != nil {
+			t.Errorf("after the %s: %v and %v", what, m.Get(scriptID), m.Get(other[0].ID()))
+		}
+		other, err = m.Create(specsOf('u', 1))
+		must(t, err)
+	}
+	ran(t, m)
 }
 
 // A target that hangs when a move begins holds up no other log, and a second request for the same

@@ -147,17 +147,14 @@ func (m *Manager) Replaced() (all []ReplacedLog) {
 func (m *Manager) Replace(ids ...ID) error {
 	byDir := map[*Dir][]*Log{}
 	m.mu.Lock()
-	if err := m.unmoveLocked(ids); err != nil {
-		m.mu.Unlock()
-		return err
-	}
+	ids, moving := m.unmoveLocked(ids)
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil && !slices.Contains(byDir[l.dir], l) {
 			byDir[l.dir] = append(byDir[l.dir], l)
 		}
 	}
 	m.mu.Unlock()
-	return m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
+	return errors.Join(moving, m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
 		if err := d.remove(byDir[d], true); err != nil {
 			return err
 		}
@@ -169,7 +166,7 @@ func (m *Manager) Replace(ids ...ID) error {
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // replaceNamesakes replaces logs of other topics that have the names of logs to be created. After
