@@ -26,7 +26,8 @@ func (m *Manager) CreateIn(d *Dir, specs []Spec) ([]*Log, error) {
 // AssignDirs chooses a directory for each log, the usable one with the fewest logs, and records
 // that the creation begins there. Until CreateIn has ended, or UnassignDirs or Delete has revoked
 // the choice, the log is created in no other directory. AssignDirs chooses a directory that is low
-// on space only if all are, and one in avoid only if all others are unusable. A nil avoid is empty.
+// on space only if all are, and one in avoid, or one that is being emptied, only if all others are
+// unusable. A nil avoid is empty.
 func (m *Manager) AssignDirs(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,18 +76,19 @@ func (m *Manager) UnassignDirs(ids []ID) {
 }
 
 // candidatesLocked returns the directories that may get new logs, with the number of logs that each
-// has or will get. It prefers directories with space that are not in avoid, then those with space,
-// then all that accept records: clients are refused earlier, so these logs must be created.
-// The caller holds mu.
+// has or will get. It prefers directories with space that are neither in avoid nor being emptied,
+// then those with space, then all that accept records: clients are refused earlier, so these logs
+// must be created. The caller holds mu.
 func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 	quick, roomy, all := map[*Dir]int{}, map[*Dir]int{}, map[*Dir]int{}
+	emptied := m.emptiedLocked()
 	for _, d := range m.dirs {
 		if d.Err() != nil || m.hungLocked(d) != nil {
 			continue
 		}
 		all[d] = len(d.Logs())
 		if d.CanCreate() == nil {
-			if roomy[d] = all[d]; !avoid[d] {
+			if roomy[d] = all[d]; !avoid[d] && !emptied[d] {
 				quick[d] = all[d]
 			}
 		}
@@ -103,6 +105,21 @@ func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 		}
 	}
 	return counts
+}
+
+// emptiedLocked returns the directories from which logs move, and to which none does: an operator
+// may be about to remove them. The caller holds mu.
+func (m *Manager) emptiedLocked() map[*Dir]bool {
+	dirs := map[*Dir]bool{}
+	for id, x := range m.moves {
+		if l := m.logs[id]; l != nil && !x.canceled.Load() {
+			dirs[l.dir] = true
+		}
+	}
+	for _, x := range m.moves {
+		delete(dirs, x.to)
+	}
+	return dirs
 }
 
 // createIn creates logs in one directory and adds them to the manager, even if no caller waits any

@@ -460,6 +460,44 @@ func TestAMoveToANamesake(t *testing.T) {
 	holds(t, mustManage(t, disk).Get(scriptID), 3)
 }
 
+// New logs are not made in a directory from which logs move, unless logs also move to there or no
+// other directory can be used.
+func TestNoLogIsMadeWhereLogsMoveAway(t *testing.T) {
+	m := mustManage(t, crashfs.New(1))
+	some, err := m.Create(specsOf('s', 6)) // three each
+	must(t, err)
+	move := func(l *Log, to int) { must(t, m.BeginMove(context.Background(), l.ID(), m.dirs[to])) }
+	made := func(topic byte) *Dir {
+		t.Helper()
+		logs, err := m.Create(specsOf(topic, 1))
+		must(t, err)
+		must(t, m.Delete(logs[0].ID()))
+		return logs[0].dir
+	}
+	var inA, inB []*Log
+	for _, l := range some {
+		if l.dir == m.dirs[0] {
+			inA = append(inA, l)
+		} else {
+			inB = append(inB, l)
+		}
+	}
+	must(t, m.Delete(inA[0].ID()))
+	move(inA[1], 1)
+	if made('t') != m.dirs[1] {
+		t.Error("a log was made in the directory that is being emptied")
+	}
+	m.dirs[1].guard.last.Store(&Space{Level: diskguard.Low})
+	if made('u') != m.dirs[0] {
+		t.Error("a log was made in the directory without space")
+	}
+	m.dirs[1].guard.last.Store(&Space{})
+	move(inB[0], 0)
+	if made('v') != m.dirs[0] {
+		t.Error("logs move both ways, and a log was not made where there are the fewest")
+	}
+}
+
 // A log that does not exist yet is made where it is to move.
 func TestALogIsMadeWhereItIsToMove(t *testing.T) {
 	m := mustManage(t, crashfs.New(1))
