@@ -65,7 +65,7 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 	case errors.Is(err, syscall.EPIPE):
 		return app.ExitPipe // the reader has enough, as in | head
 	}
-	for _, line := range strings.Split(err.Error(), "\n") {
+	for _, line := range strings.Split(text.PlainLines(err.Error()), "\n") {
 		fmt.Fprintf(s.Err, "chronikctl: %s\n", line)
 	}
 	return app.ExitCode(err)

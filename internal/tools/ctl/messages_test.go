@@ -360,6 +360,16 @@ func passing(text string) string {
 	return regexp.MustCompile(`on \S+:53`).ReplaceAllString(text, "on RESOLVER")
 }
 
+// What an error repeats does not affect the terminal.
+func TestErrorsAreShownPlainly(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := ctl.Main(t.Context(), []string{"config", "get", "a\x1b[2J\u202eb", "x"}, version, ctl.Streams{Out: &out, Err: &errs,
+		Getenv: func(string) string { return "" }})
+	if got := errs.String(); code != 2 || strings.ContainsAny(got, "\x1b\u202e") || !strings.Contains(got, `topic a\x1b[2J\u202eb`) {
+		t.Errorf("code %d, %q", code, got)
+	}
+}
+
 // An unknown variable causes a warning; one that is close to a setting ends the run before
 // anything is sent.
 func TestVariablesThatNobodyReads(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
 
@@ -188,8 +189,16 @@ func (a *App) Print(v any, tables ...*output.Table) error {
 	return output.Print(a.Out, a.Format(), v, tables...)
 }
 
-// Note prints a line for people to standard error.
-func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }
+// Note prints a line for people to standard error. What it names may come from a client.
+func (a *App) Note(format string, args ...any) {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if s, ok := arg.(string); ok {
+			args[i] = text.Plain(s)
+		}
+	}
+	fmt.Fprintln(a.Err, text.PlainLines(fmt.Sprintf(format, args...)))
+}
 
 // Admin returns a RunE that connects to a broker and calls run.
 func (a *App) Admin(run func(ctx context.Context, adm *kadm.Client, args []string) error) func(*cobra.Command, []string) error {

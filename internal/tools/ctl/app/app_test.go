@@ -499,6 +499,29 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// Names that clients chose do not affect the terminal of who reads them.
+func TestNamesAreShownPlainly(t *testing.T) {
+	const name, shown = "a\x1b[2J\u202e\nb", `a\x1b[2J\u202e\x0ab`
+	var out, errs bytes.Buffer
+	a := app(t)
+	a.In, a.Out, a.Err = strings.NewReader(""), &out, &errs
+	var o Outcomes
+	o.Done(name, "made of %s", name)
+	must.OK(t, a.PrintOutcomes(&o))
+	a.NoteLosses([]string{name})
+	a.Note("note: %v\nof %s", errors.New("b\x1b"), name)
+	if err := a.ask("delete "+name, Irreversible, nil); ExitCode(err) != ExitUnconfirmed {
+		t.Error(err)
+	}
+	if got, want := out.String(), shown+" made of "+shown+"\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	want := "  " + shown + "\nnote: b\\x1b\nof " + shown + "\ndelete " + shown + "? " + Irreversible + " yes or no: \n"
+	if got := errs.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestWordsAreTheBrokers(t *testing.T) {
 	err := &kadm.ShardErrors{AllFailed: true, Errs: []kadm.ShardError{{Err: kerr.ClusterAuthorizationFailed}}}
 	if got := BrokerError(fmt.Errorf("x: %w", err)); !errors.Is(got, kerr.ClusterAuthorizationFailed) ||

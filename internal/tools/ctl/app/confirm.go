@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // shownLosses is how many losses a question lists before it counts the rest.
@@ -48,7 +49,7 @@ func (a *App) NoteLosses(losses []string) {
 
 func (a *App) ask(what, back string, losses []string) error {
 	a.NoteLosses(losses)
-	fmt.Fprintf(a.Err, "%s? %s yes or no: ", what, back)
+	fmt.Fprintf(a.Err, "%s? %s yes or no: ", text.Plain(what), back)
 	answer, err := bufio.NewReader(a.In).ReadString('\n')
 	if s := strings.ToLower(strings.TrimSpace(answer)); s == "yes" || s == "y" {
 		return nil

@@ -3,6 +3,8 @@ package app
 import (
 	"errors"
 	"fmt"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Outcome is the result of a change to one thing.
@@ -53,7 +55,7 @@ func (a *App) PrintOutcomes(o *Outcomes) error {
 		if x.Error != "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.Out, "%s %s\n", x.Name, x.Result); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "%s %s\n", text.Plain(x.Name), text.Plain(x.Result)); err != nil {
 			return fmt.Errorf("standard output: %w", err)
 		}
 	}
