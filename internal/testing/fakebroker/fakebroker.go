@@ -1,5 +1,6 @@
 // Package fakebroker speaks the protocol of a broker whose answers a test makes up: what no broker
-// of ours answers, and brokers of other kinds. It does not know what a request means.
+// of ours answers, and brokers of other kinds. Cluster answers requests that move replicas and logs,
+// for tests that change what it has between two of them.
 package fakebroker
 
 import (

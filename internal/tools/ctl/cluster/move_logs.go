@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/tools/ctl/move"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
@@ -41,7 +42,7 @@ func moveLogs(a *app.App) *cobra.Command {
 		Args:              app.Args(1, 2, "one broker's id, and a directory"),
 		ValidArgsFunction: a.Brokers(1),
 		Long: "move-logs moves the logs of a broker between its log directories. With a directory it moves all logs out of it, for example\n" +
-			"before the directory is removed from log.dirs. Without one it moves as few bytes as possible so that all directories have about\n" +
+			"before the directory is removed from log.dirs, until a new reading finds none. Without one it moves as few bytes as possible so that all directories have about\n" +
 			"the same, for example after log.dirs has grown. --to names the directory to which they move, --topic those that move.\n" +
 			"It shows the progress until all are moved. If it is interrupted, the broker completes the moves; the same command continues.\n" +
 			"Clients are served meanwhile. --dry-run lists the moves, --cancel ends those in progress.",
@@ -135,20 +136,16 @@ func (o *logMoves) read(ctx context.Context) (dirs []*logPlace, logs []*storedLo
 
 // choose returns the logs that are to move, with their destinations.
 func (o *logMoves) choose(dirs []*logPlace, logs []*storedLog) (moves []*storedLog, err error) {
-	named := func(path string) bool {
-		return path == "" || slices.ContainsFunc(dirs, func(d *logPlace) bool { return d.path == path })
-	}
-	for _, path := range []string{o.from, o.to} {
-		if !named(path) {
-			return nil, app.WithCode(app.ExitFailed,
-				fmt.Errorf("broker %d has no log directory %s that works; chronikctl broker describe %d lists them", o.broker, path, o.broker))
-		}
-	}
-	wants, err := o.wanted()
-	if err != nil {
+	if err := o.work(dirs, o.from, o.to); err != nil {
 		return nil, err
 	}
-	if o.from == "" && o.to == "" && o.topic == "" {
+	wants, err := o.wanted()
+	switch {
+	case err != nil:
+		return nil, err
+	case o.from != "" && o.from == o.to:
+		return nil, app.Usage("--to %s is the directory from which the logs move; name another one", o.to)
+	case o.from == "" && o.to == "" && o.topic == "":
 		return balance(dirs, logs), nil
 	}
 	for _, l := range logs {
@@ -177,6 +174,17 @@ func (o *logMoves) choose(dirs []*logPlace, logs []*storedLog) (moves []*storedL
 		moves = append(moves, l)
 	}
 	return moves, nil
+}
+
+// work returns an error unless these directories work. An empty path names none.
+func (o *logMoves) work(dirs []*logPlace, paths ...string) error {
+	for _, path := range paths {
+		if path != "" && !slices.ContainsFunc(dirs, func(d *logPlace) bool { return d.path == path }) {
+			return app.WithCode(app.ExitFailed,
+				fmt.Errorf("broker %d has no log directory %s that works; chronikctl broker describe %d lists them", o.broker, path, o.broker))
+		}
+	}
+	return nil
 }
 
 // wanted returns what --topic selects.
@@ -223,47 +231,84 @@ func (o *logMoves) run(ctx context.Context) error {
 	if o.cancel {
 		return o.cancelAll(ctx, logs)
 	}
+	if o.dryRun {
+		return o.list(dirs, logs)
+	}
+	if err := o.all(ctx, dirs, logs); err != nil {
+		return err
+	}
+	return o.unlimit(ctx)
+}
+
+// list is --dry-run.
+func (o *logMoves) list(dirs []*logPlace, logs []*storedLog) error {
 	moves, err := o.choose(dirs, logs)
 	if err != nil {
 		return err
 	}
-	if o.dryRun {
-		var bytes int64
-		for _, l := range moves {
-			o.out.Done(l.String(), "would move from %s to %s", l.dir, l.to)
-			bytes += l.size
+	if len(moves) == 0 {
+		return o.nothing(logs)
+	}
+	var bytes int64
+	for _, l := range moves {
+		o.out.Done(l.String(), "would move from %s to %s", l.dir, l.to)
+		bytes += l.size
+	}
+	o.a.Note("%s, %s to copy; nothing was done", text.Count(len(moves), "move"), text.Bytes(bytes))
+	return nil
+}
+
+// all moves what was read. It reads again and moves until a directory that is to be emptied has no
+// logs: the broker may place new ones there meanwhile, as that directory has the fewest.
+func (o *logMoves) all(ctx context.Context, dirs []*logPlace, logs []*storedLog) error {
+	for {
+		moves, err := o.choose(dirs, logs)
+		if err != nil {
+			return err
 		}
 		if len(moves) == 0 {
-			o.nothing()
-			return nil
+			return o.nothing(logs)
 		}
-		o.a.Note("%s, %s to copy; nothing was done", text.Count(len(moves), "move"), text.Bytes(bytes))
-		return nil
-	}
-	if len(moves) > 0 {
 		if err := o.limit(ctx); err != nil {
 			return err
 		}
 		if err := o.request(ctx, moves); err != nil {
 			return err
 		}
-		if err := o.follow(ctx, moves); err != nil {
+		if err := o.follow(ctx, moves); err != nil || !o.emptied() {
 			return err
 		}
+		if dirs, logs, err = o.read(ctx); err != nil {
+			return err
+		}
+		if n := o.left(logs); n > 0 {
+			o.a.Note("%s placed in %s meanwhile; moving again", text.Plural(n, "log was", "logs were"), o.from)
+		}
 	}
-	if len(moves) == 0 || o.emptied() {
-		o.nothing()
+}
+
+// left returns how many logs the directory has that is to be emptied.
+func (o *logMoves) left(logs []*storedLog) (n int) {
+	for _, l := range logs {
+		if l.dir == o.from {
+			n++
+		}
 	}
-	return o.unlimit(ctx)
+	return n
 }
 
 // emptied reports whether all logs of a directory were to move.
 func (o *logMoves) emptied() bool { return o.from != "" && o.topic == "" }
 
-// nothing states that no log has to move.
-func (o *logMoves) nothing() {
+// nothing states that no log has to move. The logs must be those of a read after the last move.
+func (o *logMoves) nothing(logs []*storedLog) error {
 	broker := fmt.Sprintf("broker %d", o.broker)
+	arrives := slices.IndexFunc(logs, func(l *storedLog) bool { return l.to == o.from })
 	switch {
+	case o.emptied() && arrives >= 0:
+		l := logs[arrives]
+		return app.WithCode(app.ExitFailed, fmt.Errorf("%s moves from %s to %s, as another command has asked; chronikctl broker move-logs %d %s --cancel "+
+			"ends the moves from there, and the same command continues", l, l.dir, o.from, o.broker, l.dir))
 	case o.emptied():
 		o.out.Done(o.from, "has no logs; it may be removed from log.dirs, with its entry of journal.dirs, before the next start")
 	case o.to != "":
@@ -271,6 +316,7 @@ func (o *logMoves) nothing() {
 	default:
 		o.out.Done(broker, "has its logs spread evenly over its directories, or has one directory")
 	}
+	return nil
 }
 
 // request asks for moves.
@@ -296,16 +342,23 @@ func (o *logMoves) request(ctx context.Context, moves []*storedLog) error {
 
 // follow waits until the moves are complete.
 func (o *logMoves) follow(ctx context.Context, moves []*storedLog) error {
-	said, saidAt := "", time.Now()
+	progress := move.NewProgress(time.Now())
 	for {
-		_, logs, err := o.read(ctx)
+		dirs, logs, err := o.read(ctx)
 		if err != nil {
 			return err
 		}
-		left, bytes := 0, int64(0)
+		left, bytes, gone := 0, int64(0), map[*storedLog]bool{}
 		for _, m := range moves {
 			i := slices.IndexFunc(logs, func(l *storedLog) bool { return l.topic == m.topic && l.partition == m.partition })
-			if i < 0 || logs[i].dir == m.to {
+			if i >= 0 && logs[i].dir == m.to {
+				continue
+			}
+			if i < 0 {
+				if err := o.work(dirs, m.dir, m.to); err != nil {
+					return fmt.Errorf("%s has not moved: %w", m, err)
+				}
+				gone[m] = true
 				continue
 			}
 			if logs[i].to == "" {
@@ -316,14 +369,17 @@ func (o *logMoves) follow(ctx context.Context, moves []*storedLog) error {
 		}
 		if left == 0 {
 			for _, m := range moves {
-				o.out.Done(m.String(), "moved from %s to %s", m.dir, m.to)
+				if gone[m] {
+					o.out.Done(m.String(), "is no longer on the broker")
+				} else {
+					o.out.Done(m.String(), "moved from %s to %s", m.dir, m.to)
+				}
 			}
 			return nil
 		}
 		line := fmt.Sprintf("%d of %s complete, %s left to copy", len(moves)-left, text.Count(len(moves), "move"), text.Bytes(bytes))
-		if line != said && time.Since(saidAt) > 5*time.Second {
-			said, saidAt = line, time.Now()
-			o.a.Note("%s", line)
+		if said := progress.Line(time.Now(), line); said != "" {
+			o.a.Note("%s", said)
 		}
 		if err := pause.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return app.WithCode(app.ExitFailed,

@@ -28,10 +28,8 @@ const (
 	// it counts as cancelled: the broker that is asked may be behind. So often a partition may have
 	// no leader, which an election may change.
 	changedAfter = 50
-	// pollGap is the time between two questions for the moves in progress, and progressGap that
-	// between two lines about them.
-	pollGap     = 200 * time.Millisecond
-	progressGap = 5 * time.Second
+	// pollGap is the time between two questions for the moves in progress.
+	pollGap = 200 * time.Millisecond
 )
 
 // Options are the flags of commands that move replicas.
@@ -90,8 +88,7 @@ type run struct {
 	total         int
 	copied, bytes int64          // bytes that are copied and that were planned
 	missing       map[int32]bool // brokers that were reported as not active
-	said          string         // the last line of progress
-	saidAt        time.Time
+	lines         *Progress
 }
 
 // Run carries out a plan. It requests the moves, a bounded number of copies at a time, waits until
@@ -121,7 +118,7 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 	}
 	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, rate: rate, named: map[partition]bool{}},
 		atATime: o.atATime, waiting: moves, begun: map[partition]*Move{},
-		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, saidAt: time.Now()}
+		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, lines: NewProgress(time.Now())}
 	for topic, partitions := range p.moving {
 		for n, m := range partitions {
 			if at := (partition{topic, n}); p.topics[topic] && !slices.ContainsFunc(moves, func(x Move) bool { return x.partition == at }) {
@@ -300,14 +297,9 @@ func (r *run) progress(now kadm.Metadata) {
 			}
 		}
 	}
-	if time.Since(r.saidAt) < progressGap {
-		return
-	}
-	r.saidAt = time.Now()
 	line := fmt.Sprintf("%d of %s complete, %s of %s copied, %d in progress", r.total-len(r.waiting)-len(r.begun),
 		text.Count(r.total, "move"), text.Bytes(r.copied), text.Bytes(r.bytes), len(r.begun))
-	if line != r.said {
-		r.said = line
+	if line = r.lines.Line(time.Now(), line); line != "" {
 		r.a.Note("%s", line)
 	}
 }

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/fakebroker"
+	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+// twoDirs returns a broker with the log t-0 in /one, and a run of move-logs that empties that. The
+// broker completes moves before each description of its directories.
+func twoDirs(t *testing.T) (*fakebroker.Cluster, *logMoves, *bytes.Buffer) {
+	t.Helper()
+	f := fakebroker.NewCluster(t, 1)
+	f.Dirs, f.Logs = []string{"/one", "/two"}, []fakebroker.Log{{Topic: "t", Dir: "/one", Size: 10}}
+	f.Hook = func(req kmsg.Request) { complete(f, req) }
+	cl, err := kgo.NewClient(kgo.SeedBrokers(f.Addr()))
+	must.OK(t, err)
+	t.Cleanup(cl.Close)
+	var out bytes.Buffer
+	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	return f, &logMoves{a: a, adm: kadm.NewClient(cl), broker: 1, from: "/one"}, &out
+}
+
+func complete(f *fakebroker.Cluster, req kmsg.Request) {
+	if _, reads := req.(*kmsg.DescribeLogDirsRequest); !reads {
+		return
+	}
+	for i := range f.Logs {
+		if l := &f.Logs[i]; l.To != "" {
+			l.Dir, l.To = l.To, ""
+		}
+	}
+}
+
+// done runs move-logs and returns what it prints.
+func (o *logMoves) done(t *testing.T, out *bytes.Buffer) (string, error) {
+	t.Helper()
+	err := o.run(t.Context())
+	must.OK(t, o.a.PrintOutcomes(&app.Outcomes{}))
+	if e := o.a.PrintOutcomes(&o.out); err == nil {
+		err = e
+	}
+	return out.String(), err
+}
+
+const emptied = "/one has no logs"
+
+// A broker places new logs in the directory with the fewest, which is the one that is emptied. An
+// operator who reads that it has no logs replaces the disk.
+func TestADirectoryIsEmptiedWhenAFreshReadFindsNoLog(t *testing.T) {
+	f, o, out := twoDirs(t)
+	times := 0
+	f.Hook = func(req kmsg.Request) {
+		if _, moves := req.(*kmsg.AlterReplicaLogDirsRequest); moves {
+			if times++; times <= 2 {
+				f.Logs = append(f.Logs, fakebroker.Log{Topic: "new", Partition: int32(times), Dir: "/one"})
+			}
+		}
+		complete(f, req)
+	}
+	text, err := o.done(t, out)
+	must.OK(t, err)
+	f.Do(func() {
+		for _, l := range f.Logs {
+			if l.Dir != "/two" {
+				t.Errorf("%+v, although: %s", l, text)
+			}
+		}
+	})
+	if !strings.Contains(text, emptied) || !strings.Contains(text, "1 log was placed in /one meanwhile; moving again") ||
+		!strings.Contains(text, "new-2 moved from /one to /two") {
+		t.Error(text)
+	}
+}
+
+// What moves there, has not moved because its directory failed, or cannot be read is not nothing.
+func TestADirectoryThatIsNotEmptyIsNotReportedAsEmpty(t *testing.T) {
+	for name, c := range map[string]struct {
+		hook func(f *fakebroker.Cluster, req kmsg.Request)
+		set  func(f *fakebroker.Cluster, o *logMoves)
+		want string
+	}{
+		"another command moves a log there": {func(*fakebroker.Cluster, kmsg.Request) {}, func(f *fakebroker.Cluster, _ *logMoves) {
+			f.Logs = []fakebroker.Log{{Topic: "t", Dir: "/two", To: "/one"}}
+		}, "t-0 moves from /two to /one, as another command has asked"},
+		"the directory fails": {func(f *fakebroker.Cluster, req kmsg.Request) {
+			if _, moves := req.(*kmsg.AlterReplicaLogDirsRequest); moves {
+				f.Dirs = []string{"/two"}
+			}
+		}, func(*fakebroker.Cluster, *logMoves) {}, "t-0 has not moved: broker 1 has no log directory /one that works"},
+		"nowhere to go": {complete, func(_ *fakebroker.Cluster, o *logMoves) { o.to = "/one" }, "--to /one is the directory from which"},
+	} {
+		f, o, out := twoDirs(t)
+		f.Hook = func(req kmsg.Request) { c.hook(f, req) }
+		c.set(f, o)
+		text, err := o.done(t, out)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(text, emptied) {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+	}
+}
+
+// A log whose topic is deleted while it moves has not moved.
+func TestALogThatIsDeletedHasNotMoved(t *testing.T) {
+	f, o, out := twoDirs(t)
+	f.Hook = func(req kmsg.Request) {
+		if _, moves := req.(*kmsg.AlterReplicaLogDirsRequest); moves {
+			f.Logs = nil
+		}
+	}
+	text, err := o.done(t, out)
+	must.OK(t, err)
+	if !strings.Contains(text, "t-0 is no longer on the broker") || !strings.Contains(text, emptied) || strings.Contains(text, " moved from") {
+		t.Error(text)
+	}
+}
