@@ -161,8 +161,9 @@ type change struct {
 
 // newChange returns the change of a record to another one that was decided on an image. It requires
 // that neither the record nor the state of one of its brokers has changed since, also of those that
-// the new record adds: they may just have been unregistered. After an unclean election it requires
-// that the leader's registration has not changed: its log is what that process reported.
+// the new record adds: they may just have been unregistered, or drained, which is in their configs.
+// After an unclean election it requires that the leader's registration has not changed: its log is
+// what that process reported.
 func newChange(img *metadata.Image, tp metadata.TopicPartition, from *metadata.Partition, next metadata.Partition) change {
 	c := change{tp: tp, next: next}
 	key := metadata.PartitionKey(tp.Topic, tp.Partition)
@@ -173,6 +174,9 @@ func newChange(img *metadata.Image, tp metadata.TopicPartition, from *metadata.P
 		}
 		_, revision := img.Liveness(b)
 		c.txn.If = append(c.txn.If, metadata.Compare{Key: metadata.LivenessKey(b), ModRevision: revision})
+		if !from.HasReplica(b) {
+			c.txn.If = append(c.txn.If, metadata.Compare{Key: metadata.BrokerConfigKey(b), ModRevision: img.BrokerConfigRevision(b)})
+		}
 	}
 	if b, ok := img.Broker(next.Leader); ok && next.Unclean != from.Unclean {
 		c.txn.If = append(c.txn.If, metadata.Compare{Key: metadata.BrokerKey(b.ID), ModRevision: b.Epoch})

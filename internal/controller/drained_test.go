@@ -93,3 +93,21 @@ func TestABrokerThatOnlyVotesDoesNotRemain(t *testing.T) {
 		t.Error("it takes replicas")
 	}
 }
+
+// A broker that is drained while a reassignment to it begins gets no replica: drain has already
+// read what it has to move, and would report that the broker has no replicas.
+func TestNoReplicaMovesToABrokerThatIsDrainedMeanwhile(t *testing.T) {
+	w := three(t)
+	w.start(4)
+	w.step()
+	h := &hook{Store: w.store, before: func() {
+		res := Resource{BrokerResource, "4"}
+		revision, err := over(w.store).AlterConfigs(context.Background(), res, []ConfigOp{{Name: "broker.takes.replicas", Value: ptr("false")}}, false)
+		w.must(err)
+		w.must(w.applier.WaitShown(context.Background(), revision))
+	}}
+	_, errs := New(Options{Store: h}).Reassign(context.Background(), w.applier, []Reassignment{{tpA, []int32{4, 1}, false}})
+	if got := w.reassigned(); !isRefusal(errs[0], InvalidReplicaAssignment) || got != "[1 2 3] adding [] removing []" {
+		t.Errorf("%v: %s", errs[0], got)
+	}
+}
