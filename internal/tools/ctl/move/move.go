@@ -65,7 +65,12 @@ type Move struct {
 
 // adds returns the brokers that copy the log.
 func (m *Move) adds() []int32 {
-	return slices.DeleteFunc(slices.Clone(m.to), func(b int32) bool { return slices.Contains(m.from, b) })
+	return without(m.to, m.from)
+}
+
+// without returns the members of a that are not in b.
+func without(a, b []int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(a), func(x int32) bool { return slices.Contains(b, x) })
 }
 
 // exceeded reports whether a partition got the replicas of the move, and others: the controller
@@ -171,7 +176,7 @@ func newPlan(m kadm.Metadata, moves kadm.ListPartitionReassignmentsResponses) *P
 				continue
 			}
 			leaving := moves[t.Topic][x.Partition].RemovingReplicas
-			was := slices.DeleteFunc(slices.Clone(x.Replicas), func(r int32) bool { return slices.Contains(leaving, r) })
+			was := without(x.Replicas, leaving)
 			p.parts = append(p.parts, &part{partition: partition{t.Topic, x.Partition}, was: was, to: slices.Clone(was), isr: x.ISR,
 				leader: x.Leader, internal: t.IsInternal})
 			for _, r := range was {

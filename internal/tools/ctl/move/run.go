@@ -80,7 +80,9 @@ type run struct {
 	out     *app.Outcomes
 	limit   limit
 	atATime int
+	gap     time.Duration // between two questions for the moves in progress
 
+	planned       []Move
 	waiting       []Move              // not requested yet
 	begun         map[partition]*Move // requested, and not complete
 	done          map[string]int      // complete, by topic
@@ -88,6 +90,7 @@ type run struct {
 	total         int
 	copied, bytes int64          // bytes that are copied and that were planned
 	missing       map[int32]bool // brokers that were reported as not active
+	alive         []int32        // brokers that are active
 	lines         *Progress
 }
 
@@ -95,8 +98,8 @@ type run struct {
 // they are complete, and elects the preferred leaders of what has moved. It adds the outcome of
 // each topic.
 func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options, out *app.Outcomes) error {
-	moves := p.Moves()
 	if o.DryRun {
+		moves := p.Moves()
 		var bytes int64
 		for _, m := range moves {
 			out.Done(m.String(), "would move %s", m.change())
@@ -112,12 +115,23 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 		}
 		return nil
 	}
-	rate, err := o.rate()
+	r, err := p.newRun(a, adm, o, out)
 	if err != nil {
 		return err
 	}
+	return r.do(ctx)
+}
+
+// newRun returns a run of what is planned, and of the moves in progress of the topics that the plan
+// is about.
+func (p *Plan) newRun(a *app.App, adm *kadm.Client, o Options, out *app.Outcomes) (*run, error) {
+	rate, err := o.rate()
+	if err != nil {
+		return nil, err
+	}
+	moves := p.Moves()
 	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, rate: rate, named: map[partition]bool{}},
-		atATime: o.atATime, waiting: moves, begun: map[partition]*Move{},
+		atATime: o.atATime, gap: pollGap, planned: moves, waiting: slices.Clone(moves), begun: map[partition]*Move{},
 		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, lines: NewProgress(time.Now())}
 	for topic, partitions := range p.moving {
 		for n, m := range partitions {
@@ -126,26 +140,33 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 			}
 		}
 	}
+	for _, b := range p.brokers {
+		r.alive = append(r.alive, b.NodeID)
+	}
 	r.total = len(moves) + len(r.begun)
 	for _, m := range moves {
 		r.bytes += m.copies()
 	}
+	return r, nil
+}
+
+func (r *run) do(ctx context.Context) error {
 	if r.total > 0 {
 		if err := r.all(ctx); err != nil {
 			if ctx.Err() != nil {
-				return r.interrupted(rate)
+				return r.interrupted(r.limit.rate)
 			}
 			return err
 		}
 	}
-	elected := r.elect(ctx, moves)
+	elected := r.elect(ctx, r.planned)
 	for _, topic := range slices.Sorted(maps.Keys(r.done)) {
-		out.Done(topic, "moved %s", text.Count(r.done[topic], "partition"))
+		r.out.Done(topic, "moved %s", text.Count(r.done[topic], "partition"))
 	}
 	for _, topic := range slices.Sorted(maps.Keys(elected)) {
-		out.Done(topic, "elected %s", text.Count(elected[topic], "preferred leader"))
+		r.out.Done(topic, "elected %s", text.Count(elected[topic], "preferred leader"))
 	}
-	return r.limit.release(ctx, p.topics)
+	return r.limit.release(ctx, r.topics)
 }
 
 func (r *run) interrupted(rate int64) error {
@@ -175,6 +196,7 @@ func (r *run) all(ctx context.Context) error {
 		if err != nil {
 			return app.Refused("read the metadata", app.BrokerError(err), "")
 		}
+		r.alive = now.Brokers.NodeIDs()
 		for at, m := range r.begun {
 			if _, goesOn := moving[at.topic][at.n]; !goesOn {
 				r.end(m, now)
@@ -185,8 +207,8 @@ func (r *run) all(ctx context.Context) error {
 		if len(r.waiting)+len(r.begun) == 0 {
 			return nil
 		}
-		r.progress(now)
-		if err := pause.Sleep(ctx, pollGap); err != nil {
+		r.progress()
+		if err := pause.Sleep(ctx, r.gap); err != nil {
 			return err
 		}
 	}
@@ -201,36 +223,137 @@ func (r *run) topicsBegun() []string {
 	return slices.Sorted(maps.Keys(topics))
 }
 
-// begin requests as many moves as may be in progress.
-func (r *run) begin(ctx context.Context) error {
-	copying := 0
+// next takes the moves that may begin off those that wait. A copy to a broker that is not active
+// comes last, and does not count as one in progress: the others would wait for that broker.
+func (r *run) next() (batch []Move) {
+	copying, standing := 0, 0
 	for _, m := range r.begun {
-		if len(m.adds()) > 0 || slices.Equal(m.from, m.to) { // the latter began before this run
+		switch adds := r.adding(m); {
+		case len(adds) == 0:
+		case r.down(adds):
+			standing++
+		default:
 			copying++
 		}
 	}
-	var batch []Move
-	for len(r.waiting) > 0 && len(batch) < most {
-		if len(r.waiting[0].adds()) > 0 {
-			if copying >= r.atATime {
-				break
+	take := func(may func(adds []int32) bool) {
+		r.waiting = slices.DeleteFunc(r.waiting, func(m Move) bool {
+			if len(batch) == most || !may(m.adds()) {
+				return false
 			}
-			copying++
+			batch = append(batch, m)
+			return true
+		})
+	}
+	take(func(adds []int32) bool { return len(adds) == 0 })
+	take(func(adds []int32) bool {
+		if r.down(adds) || copying >= r.atATime {
+			return false
 		}
-		batch, r.waiting = append(batch, r.waiting[0]), r.waiting[1:]
+		copying++
+		return true
+	})
+	if !slices.ContainsFunc(r.waiting, func(m Move) bool { return !r.down(m.adds()) }) {
+		take(func([]int32) bool {
+			standing++
+			return copying+standing <= r.atATime
+		})
+	}
+	return batch
+}
+
+// adding returns the brokers that copy the log of a move that has begun, perhaps before this run.
+func (r *run) adding(m *Move) []int32 {
+	if slices.Equal(m.from, m.to) {
+		return r.moving[m.topic][m.n].AddingReplicas
+	}
+	return m.adds()
+}
+
+// down reports whether one of some brokers is not active.
+func (r *run) down(brokers []int32) bool {
+	return slices.ContainsFunc(brokers, func(b int32) bool { return !slices.Contains(r.alive, b) })
+}
+
+// unchanged returns those of a batch whose partitions have the replicas from which their moves were
+// planned, perhaps hours ago. To request the others would undo what another command or the
+// controller has done since, such as a higher number of replicas. They wait, because the broker
+// that answers may be behind, and fail in the end. forbids are those whose request forbids another
+// number of replicas: the controller compares it when it writes.
+func (r *run) unchanged(ctx context.Context, batch []Move) (ready []Move, forbids map[partition]bool, err error) {
+	topics, forbids := map[string]bool{}, map[partition]bool{}
+	for i := range batch {
+		topics[batch[i].topic] = true
 	}
 	if len(batch) == 0 {
-		return nil
+		return nil, nil, nil
+	}
+	names := slices.Sorted(maps.Keys(topics))
+	moving, err := app.Moves(ctx, r.adm, names...)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := r.adm.Metadata(ctx, names...)
+	if err != nil {
+		return nil, nil, app.Refused("read the metadata", app.BrokerError(err), "")
+	}
+	for _, m := range batch {
+		at, moves := moving[m.topic][m.n]
+		is := without(now.Topics[m.topic].Partitions[m.n].Replicas, at.RemovingReplicas)
+		switch {
+		case len(is) == 0, same(is, m.from), same(is, m.to): // the broker refuses one that does not exist
+			m.seen = 0
+			forbids[m.partition] = !moves && len(m.from) == len(m.to)
+			ready = append(ready, m)
+		case m.seen < changedAfter:
+			m.seen++
+			r.waiting = append(r.waiting, m)
+		default:
+			r.fail(&m, fmt.Errorf("move %s: its replicas are %s now, not %s as when the command began: they were changed meanwhile; "+
+				"run the command again", &m, text.Numbers(is), text.Numbers(m.from)))
+		}
+	}
+	return ready, forbids, nil
+}
+
+// same reports whether two lists have the same brokers. Another order means another preferred
+// leader, which a move replaces.
+func same(a, b []int32) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// fail adds the failure of a move: one for each topic.
+func (r *run) fail(m *Move, err error) {
+	if !r.failed[m.topic] {
+		r.out.Failed(m.topic, err)
+	}
+	r.failed[m.topic] = true
+}
+
+// begin requests as many moves as may be in progress.
+func (r *run) begin(ctx context.Context) error {
+	batch, forbids, err := r.unchanged(ctx, r.next())
+	if err != nil || len(batch) == 0 {
+		return err
 	}
 	if err := r.limit.set(ctx, batch, r.waiting); err != nil {
 		return err
 	}
-	var req kadm.AlterPartitionAssignmentsReq
+	var compared, free kadm.AlterPartitionAssignmentsReq
 	for _, m := range batch {
-		req.Assign(m.topic, m.n, m.to)
+		if forbids[m.partition] {
+			compared.Assign(m.topic, m.n, m.to)
+		} else {
+			free.Assign(m.topic, m.n, m.to)
+		}
 	}
-	answers, err := r.adm.AlterPartitionAssignments(ctx, req)
+	ofCompared, comparedErr := r.adm.AlterPartitionAssignments(kadm.ForbidAlterRf(ctx), compared)
+	ofFree, freeErr := r.adm.AlterPartitionAssignments(ctx, free)
 	for _, m := range batch {
+		answers, err := ofFree, freeErr
+		if forbids[m.partition] {
+			answers, err = ofCompared, comparedErr
+		}
 		x, ok := answers[m.topic][m.n]
 		switch {
 		case err != nil:
@@ -245,10 +368,7 @@ func (r *run) begin(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !r.failed[m.topic] { // one reason for each topic
-			r.out.Failed(m.topic, app.RefusedFor("move "+m.String(), x.Err, x.ErrMessage, r.choices(&m, x.Err)))
-		}
-		r.failed[m.topic] = true
+		r.fail(&m, app.RefusedFor("move "+m.String(), x.Err, x.ErrMessage, r.choices(&m, x.Err)))
 	}
 	return nil
 }
@@ -288,10 +408,10 @@ func (r *run) leaderless(m *Move, now kadm.Metadata) {
 }
 
 // progress prints how far the moves are, and brokers for which they wait.
-func (r *run) progress(now kadm.Metadata) {
+func (r *run) progress() {
 	for _, m := range r.begun {
-		for _, b := range m.adds() {
-			if !r.missing[b] && !slices.Contains(now.Brokers.NodeIDs(), b) {
+		for _, b := range r.adding(m) {
+			if !r.missing[b] && r.down([]int32{b}) {
 				r.missing[b] = true
 				r.a.Note("broker %d is not active: what moves to it waits until it is started", b)
 			}

@@ -1,0 +1,182 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/testing/fakebroker"
+	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+)
+
+// fresh is how old metadata may be that the client answers with.
+const fresh = 10 * time.Millisecond
+
+// commands are runs of plans against brokers that a test makes up.
+type commands struct {
+	*fakebroker.Cluster
+	t   *testing.T
+	cl  *kgo.Client
+	adm *kadm.Client
+	out bytes.Buffer
+}
+
+// newCommands returns brokers with a topic t of partitions with these replicas.
+func newCommands(t *testing.T, brokers []int32, replicas ...[]int32) *commands {
+	t.Helper()
+	c := &commands{Cluster: fakebroker.NewCluster(t, brokers...), t: t}
+	for _, r := range replicas {
+		c.Partitions["t"] = append(c.Partitions["t"], fakebroker.Partition{Replicas: r, ISR: r})
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addr()), kgo.MetadataMinAge(fresh))
+	must.OK(t, err)
+	t.Cleanup(cl.Close)
+	c.cl, c.adm = cl, kadm.NewClient(cl)
+	return c
+}
+
+// run carries out a plan, one copy at a time, and returns what it prints and the error.
+func (c *commands) run(ctx context.Context, o Options, plan func(p *Plan) error) (string, error) {
+	c.t.Helper()
+	p, _, err := Read(ctx, c.adm)
+	must.OK(c.t, err)
+	must.OK(c.t, plan(p))
+	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &c.out, Err: &c.out})
+	var out app.Outcomes
+	r, err := p.newRun(a, c.adm, o, &out)
+	must.OK(c.t, err)
+	r.gap = 2 * fresh
+	err = r.do(ctx)
+	err = errors.Join(err, a.PrintOutcomes(&out))
+	return c.out.String(), err
+}
+
+// replicas returns those of the topic.
+func (c *commands) replicas() (list string) {
+	c.Do(func() {
+		for _, p := range c.Partitions["t"] {
+			list += fmt.Sprint(p.Replicas)
+		}
+	})
+	return list
+}
+
+// moving returns the first partition that is being moved, -1 if there is none.
+func moving(c *fakebroker.Cluster) int {
+	return slices.IndexFunc(c.Partitions["t"], func(p fakebroker.Partition) bool { return len(p.Adding) > 0 })
+}
+
+// set returns a plan of the replicas of the first partitions of t.
+func set(replicas ...[]int32) func(p *Plan) error {
+	return func(p *Plan) error {
+		var errs []error
+		for n, r := range replicas {
+			errs = append(errs, p.Set("t", int32(n), r))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// A plan waits for its turn, perhaps for hours. What another command has changed meanwhile is not
+// undone: the partition would have fewer replicas, unasked.
+func TestAMoveDoesNotUndoWhatAnotherCommandHasChanged(t *testing.T) {
+	c := newCommands(t, []int32{1, 2, 3, 4}, []int32{1, 2}, []int32{1, 2}, []int32{1, 2}, []int32{1, 2})
+	c.Copies = true
+	c.Hook = func(req kmsg.Request) {
+		if _, asks := req.(*kmsg.ListPartitionReassignmentsRequest); !asks {
+			return
+		}
+		all := c.Partitions["t"]
+		switch n := moving(c.Cluster); n {
+		case -1:
+		case 0: // meanwhile others raise a factor, change the order, and make the same move
+			all[1] = fakebroker.Partition{Replicas: []int32{1, 2, 4}, ISR: []int32{1, 2, 4}}
+			all[2] = fakebroker.Partition{Replicas: []int32{2, 1}, ISR: []int32{2, 1}}
+			all[3] = fakebroker.Partition{Replicas: []int32{1, 3}, ISR: []int32{1, 3}}
+			all[0].Complete()
+		default:
+			all[n].Complete()
+		}
+	}
+	text, err := c.run(t.Context(), Once(), set([]int32{1, 3}, []int32{1, 3}, []int32{1, 3}, []int32{1, 3}))
+	const want = "move t-1: its replicas are 1,2,4 now, not 1,2 as when the command began"
+	if got := c.replicas(); got != "[1 3][1 2 4][1 3][1 3]" || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(text, "moved 3 partitions") {
+		t.Errorf("%s: %v: %s", got, err, text)
+	}
+}
+
+// Between the last reading and the request the controller compares the number of replicas, except
+// where the move changes it, or one in progress does.
+func TestAMoveHasTheControllerCompareTheNumberOfReplicas(t *testing.T) {
+	c := newCommands(t, []int32{1, 2, 3}, []int32{1, 2}, []int32{1, 2}, []int32{1, 2})
+	c.Partitions["t"][2] = fakebroker.Partition{Replicas: []int32{1, 2}, ISR: []int32{1, 2}, Adding: []int32{2}}
+	_, err := c.run(t.Context(), Options{atATime: 9}, set([]int32{1, 3}, []int32{1, 2, 3}, []int32{1, 3}))
+	must.OK(t, err)
+	got := map[int32]bool{}
+	c.Do(func() {
+		for _, req := range c.Asked {
+			if req, ok := req.(*kmsg.AlterPartitionAssignmentsRequest); ok {
+				for _, p := range req.Topics[0].Partitions {
+					got[p.Partition] = req.AllowReplicationFactorChange
+				}
+			}
+		}
+	})
+	if len(got) != 3 || got[0] || !got[1] || !got[2] {
+		t.Errorf("the number may change: %v", got)
+	}
+}
+
+// A broker that dies does not hold back the copies to others, however few there may be at a time.
+// The command says for which broker it waits, also where another command has begun the move.
+func TestABrokerThatDiesDoesNotHoldBackOtherMoves(t *testing.T) {
+	for name, c := range map[string]struct {
+		had  fakebroker.Partition
+		plan [][]int32
+		want string
+	}{
+		"its copy has begun": {fakebroker.Partition{Replicas: []int32{1, 2}, ISR: []int32{1, 2}}, [][]int32{{1, 4}, {1, 3}, {1, 4}, {1, 3}},
+			"[1 4 2][1 3][1 2][1 3]"},
+		"another command began it": {fakebroker.Partition{Replicas: []int32{1, 2, 4}, ISR: []int32{1, 2}, Adding: []int32{4}},
+			[][]int32{{1, 2, 4}, {1, 3}, {1, 4}, {1, 3}}, "[1 2 4][1 3][1 2][1 3]"},
+	} {
+		x := newCommands(t, []int32{1, 2, 3, 4}, []int32{1, 2}, []int32{1, 2}, []int32{1, 2}, []int32{1, 2})
+		x.Partitions["t"][0], x.Copies = c.had, true
+		ctx, stop := context.WithCancel(t.Context())
+		times := 0
+		x.Hook = func(req kmsg.Request) {
+			if _, asks := req.(*kmsg.MetadataRequest); asks && len(x.Partitions["t"][0].Adding) > 0 {
+				x.Active = []int32{1, 2, 3}
+			}
+			if _, asks := req.(*kmsg.ListPartitionReassignmentsRequest); !asks {
+				return
+			}
+			for i := range x.Partitions["t"] {
+				if p := &x.Partitions["t"][i]; slices.Contains(p.Adding, 3) {
+					p.Complete()
+				}
+			}
+			if all := x.Partitions["t"]; slices.Contains(all[1].ISR, 3) && slices.Contains(all[3].ISR, 3) {
+				times += 10 // what should still wait may begin
+			}
+			if times++; times > 100 {
+				stop()
+			}
+		}
+		text, err := x.run(ctx, Once(), set(c.plan...))
+		stop()
+		if got := x.replicas(); got != c.want || err == nil || !strings.Contains(text, "broker 4 is not active: what moves to it waits") {
+			t.Errorf("%s: %s: %v: %s", name, got, err, text)
+		}
+	}
+}
