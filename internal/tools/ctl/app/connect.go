@@ -27,9 +27,9 @@ import (
 // broker.
 const dialTime = 10 * time.Second
 
-// freshAge is how old the metadata may be that a command shows: by default the library keeps them
+// FreshAge is how old the metadata may be that a command shows: by default the library keeps them
 // for seconds, and a command that waits for a change would not see it.
-const freshAge = 10 * time.Millisecond
+const FreshAge = 10 * time.Millisecond
 
 // Client connects to a broker and fails quickly if none answers. Later requests wait as long as
 // their kind needs, and for a broker that returns: it is for records.
@@ -66,7 +66,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 		kgo.RecordDeliveryTimeout(max(timeout, time.Second)),
 		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the library's minimum
 		kgo.Dialer(d.dial),
-		kgo.MetadataMinAge(freshAge),
+		kgo.MetadataMinAge(FreshAge),
 	)
 	cl, err := kgo.NewClient(append(base, opts...)...)
 	if err != nil {

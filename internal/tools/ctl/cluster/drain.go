@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
 )
@@ -42,17 +45,36 @@ func drainBroker(a *app.App) *cobra.Command {
 
 // draining is one run of broker drain.
 type draining struct {
-	a   *app.App
-	end bool
+	a      *app.App
+	end    bool
+	marked bool // the controller places no more replicas there
+	rounds int  // of moves
 }
 
-// plan plans the moves and, when they are possible, has the controller place no more replicas
-// there, also not during the moves.
+// plan plans the moves. When they are possible, it first has the controller place no more replicas
+// there, and plans once more from what the cluster has then: a replica may have been placed in
+// between. For the same reason it plans again after the moves, until nothing is left.
 func (d *draining) plan(ctx context.Context, on *plannedOn) error {
-	if err := on.Leave(on.ids...); err != nil || on.dryRun {
+	err := on.Leave(on.ids...)
+	switch {
+	case err != nil && d.marked:
+		ids := strings.ReplaceAll(text.Numbers(on.ids), ",", " ")
+		return fmt.Errorf("%w; until chronikctl broker drain %s --end, no new replicas are placed there", err, ids)
+	case err != nil || on.dryRun:
 		return err
 	}
-	return d.mark(ctx, on.cl, on.m, on.ids, false)
+	on.again = true
+	if !d.marked {
+		d.marked, on.first = true, true
+		if err := d.mark(ctx, on.cl, on.m, on.ids, false); err != nil {
+			return err
+		}
+		return pause.Sleep(ctx, app.FreshAge) // the client's metadata may be older than the mark
+	}
+	if d.rounds++; d.rounds > 1 && on.Waits() > 0 {
+		d.a.Note("%s placed there meanwhile; moving again", text.Plural(on.Waits(), "replica was", "replicas were"))
+	}
+	return nil
 }
 
 // giveBack is drain --end.
@@ -148,6 +170,8 @@ type plannedOn struct {
 	cl     *kgo.Client
 	ids    []int32 // the command's arguments
 	dryRun bool
+	first  bool // the plan is not carried out, but made again from what the cluster is now
+	again  bool // the plan is made again after its moves, until it has none
 }
 
 // brokerIDs returns the brokers that arguments name.
@@ -174,20 +198,9 @@ func moving(a *app.App, c *cobra.Command, nothing string, plan func(ctx context.
 			return err
 		}
 		return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
-			p, m, err := move.Read(ctx, adm)
-			if err != nil {
-				return err
-			}
-			for _, id := range ids {
-				if err := registered(ctx, cl, m, id, fmt.Sprintf("%s broker %d", cmd.Name(), id)); err != nil {
-					return err
-				}
-			}
-			if err := plan(ctx, &plannedOn{Plan: p, m: m, cl: cl, ids: ids, dryRun: o.DryRun}); err != nil {
-				return app.WithCode(app.ExitFailed, err)
-			}
 			var out app.Outcomes
-			err = p.Run(ctx, a, adm, o, &out)
+			on := plannedOn{cl: cl, ids: ids, dryRun: o.DryRun}
+			err := carryOut(ctx, a, adm, on, fmt.Sprintf("%s broker %%d", cmd.Name()), o, &out, plan)
 			if err == nil && out.Empty() {
 				for _, id := range ids {
 					out.Done(fmt.Sprintf("broker %d", id), "%s", nothing)
@@ -201,4 +214,32 @@ func moving(a *app.App, c *cobra.Command, nothing string, plan func(ctx context.
 	}
 	o.Flags(c)
 	return c
+}
+
+// carryOut makes a plan and carries it out, again if the plan asks for it.
+func carryOut(ctx context.Context, a *app.App, adm *kadm.Client, to plannedOn, what string, o move.Options, out *app.Outcomes,
+	plan func(ctx context.Context, p *plannedOn) error) error {
+	for {
+		p, m, err := move.Read(ctx, adm)
+		if err != nil {
+			return err
+		}
+		for _, id := range to.ids {
+			if err := registered(ctx, to.cl, m, id, fmt.Sprintf(what, id)); err != nil {
+				return err
+			}
+		}
+		on := to
+		on.Plan, on.m = p, m
+		if err := plan(ctx, &on); err != nil {
+			return app.WithCode(app.ExitFailed, err)
+		}
+		if on.first {
+			continue
+		}
+		n := on.Waits()
+		if err := p.Run(ctx, a, adm, o, out); err != nil || out.Err() != nil || !on.again || n == 0 {
+			return err
+		}
+	}
 }

@@ -106,6 +106,21 @@ func (m *Move) change() string {
 	return fmt.Sprintf("preferred leader from broker %d to %d, nothing to copy", m.from[0], m.to[0])
 }
 
+// Waits returns for how many moves a run waits: those that are planned, and those in progress of the
+// topics that the plan is about.
+func (p *Plan) Waits() int { return len(p.Moves()) + len(p.inProgress()) }
+
+// inProgress returns the partitions of the topics that the plan is about which are being moved, and
+// for which it has no other move.
+func (p *Plan) inProgress() (list []partition) {
+	for _, x := range p.parts {
+		if _, moves := p.moving[x.topic][x.n]; moves && p.topics[x.topic] && slices.Equal(x.was, x.to) {
+			list = append(list, x.partition)
+		}
+	}
+	return list
+}
+
 // Fewer returns the planned moves that leave a partition with fewer replicas than it has, as lines
 // for people.
 func (p *Plan) Fewer() (list []string) {

@@ -133,12 +133,9 @@ func (p *Plan) newRun(a *app.App, adm *kadm.Client, o Options, out *app.Outcomes
 	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, rate: rate, named: map[partition]bool{}},
 		atATime: o.atATime, gap: pollGap, planned: moves, waiting: slices.Clone(moves), begun: map[partition]*Move{},
 		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, lines: NewProgress(time.Now())}
-	for topic, partitions := range p.moving {
-		for n, m := range partitions {
-			if at := (partition{topic, n}); p.topics[topic] && !slices.ContainsFunc(moves, func(x Move) bool { return x.partition == at }) {
-				r.begun[at] = &Move{partition: at, from: m.Replicas, to: m.Replicas, bytes: -1}
-			}
-		}
+	for _, at := range p.inProgress() {
+		m := p.moving[at.topic][at.n]
+		r.begun[at] = &Move{partition: at, from: m.Replicas, to: m.Replicas, bytes: -1}
 	}
 	for _, b := range p.brokers {
 		r.alive = append(r.alive, b.NodeID)

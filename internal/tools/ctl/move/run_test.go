@@ -35,6 +35,7 @@ type commands struct {
 func newCommands(t *testing.T, brokers []int32, replicas ...[]int32) *commands {
 	t.Helper()
 	c := &commands{Cluster: fakebroker.NewCluster(t, brokers...), t: t}
+	c.Dirs = []string{"/one"}
 	for _, r := range replicas {
 		c.Partitions["t"] = append(c.Partitions["t"], fakebroker.Partition{Replicas: r, ISR: r})
 	}
