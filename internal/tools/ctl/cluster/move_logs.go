@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/sorts"
@@ -33,6 +34,10 @@ type logMoves struct {
 
 	from, to, topic, throttle string
 	cancel, dryRun            bool
+
+	limited bool   // --throttle is in force
+	rate    string // of --throttle
+	former  string // the rate before, "" for none
 }
 
 func moveLogs(a *app.App) *cobra.Command {
@@ -55,9 +60,11 @@ func moveLogs(a *app.App) *cobra.Command {
 			if o.broker = id; len(args) > 1 {
 				o.from = args[1]
 			}
-			if n, err := parse.Size(cmp.Or(o.throttle, "1")); err != nil || n < 1 {
+			n, err := parse.Size(cmp.Or(o.throttle, "1"))
+			if err != nil || n < 1 {
 				return app.Usage("--throttle %q is not a number of bytes a second; write for example 20MiB", o.throttle)
 			}
+			o.rate = strconv.FormatInt(n, 10)
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				o.a, o.adm = a, adm
 				err := o.run(ctx)
@@ -67,11 +74,14 @@ func moveLogs(a *app.App) *cobra.Command {
 	}
 	c.Flags().StringVar(&o.to, "to", "", "move the logs to this directory; without it, to those with the most space")
 	c.Flags().StringVar(&o.topic, "topic", "", "move only logs of TOPIC[:PARTITIONS]")
-	c.Flags().StringVar(&o.throttle, "throttle", "", "bytes a second that the broker copies at most, such as 20MiB; removed at the end")
+	c.Flags().StringVar(&o.throttle, "throttle", "", "bytes a second that the broker copies at most, such as 20MiB; the former limit counts again at the end")
 	c.Flags().BoolVar(&o.cancel, "cancel", false, "cancel the moves in progress")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only list what would be moved")
 	return c
 }
+
+// cancelRounds is how often a move that is still listed is canceled again.
+const cancelRounds = 50
 
 // storedLog is a log in a directory.
 type storedLog struct {
@@ -235,7 +245,7 @@ func (o *logMoves) run(ctx context.Context) error {
 		return o.list(dirs, logs)
 	}
 	if err := o.all(ctx, dirs, logs); err != nil {
-		return err
+		return o.unlimited(ctx, err)
 	}
 	return o.unlimit(ctx)
 }
@@ -272,7 +282,7 @@ func (o *logMoves) all(ctx context.Context, dirs []*logPlace, logs []*storedLog)
 		if err := o.limit(ctx); err != nil {
 			return err
 		}
-		if err := o.request(ctx, moves); err != nil {
+		if _, err := o.request(ctx, moves); err != nil {
 			return err
 		}
 		if err := o.follow(ctx, moves); err != nil || !o.emptied() {
@@ -319,8 +329,8 @@ func (o *logMoves) nothing(logs []*storedLog) error {
 	return nil
 }
 
-// request asks for moves.
-func (o *logMoves) request(ctx context.Context, moves []*storedLog) error {
+// request asks for moves, and returns the logs for which they were refused.
+func (o *logMoves) request(ctx context.Context, moves []*storedLog) (refused []string, err error) {
 	var req kadm.AlterReplicaLogDirsReq
 	for _, l := range moves {
 		set := kadm.TopicsSet{}
@@ -329,15 +339,16 @@ func (o *logMoves) request(ctx context.Context, moves []*storedLog) error {
 	}
 	answers, err := o.adm.AlterBrokerReplicaLogDirs(ctx, o.broker, req)
 	if err != nil {
-		return app.Refused("move logs", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
+		return nil, app.Refused("move logs", app.Needs(app.BrokerError(err), app.OnCluster("alter")), "")
 	}
 	for _, x := range answers.Sorted() {
 		if x.Err != nil {
 			name := fmt.Sprintf("%s-%d", x.Topic, x.Partition)
 			o.out.Refused(name, "move "+name, x.Err, "the broker's log has the reason")
+			refused = append(refused, name)
 		}
 	}
-	return nil
+	return refused, nil
 }
 
 // follow waits until the moves are complete.
@@ -388,44 +399,130 @@ func (o *logMoves) follow(ctx context.Context, moves []*storedLog) error {
 	}
 }
 
+// cancelAll ends the moves in progress. Kafka's request for that asks for a move to the directory
+// where the log is. If the log has moved before, that would copy it back, so it is asked to stay.
 func (o *logMoves) cancelAll(ctx context.Context, logs []*storedLog) error {
 	wants, err := o.wanted()
 	if err != nil {
 		return err
 	}
-	var moves []*storedLog
+	var stay []*storedLog // where they are
 	for _, l := range logs {
 		if l.to != "" && wants(l) && (o.from == "" || l.dir == o.from) {
-			l.to = l.dir
-			o.out.Done(l.String(), "stays in %s", l.dir)
-			moves = append(moves, l)
+			stay = append(stay, &storedLog{topic: l.topic, partition: l.partition, dir: l.dir, to: l.dir})
 		}
 	}
-	if len(moves) == 0 {
+	if len(stay) == 0 {
 		o.out.Done(fmt.Sprintf("broker %d", o.broker), "moves no logs")
 		return nil
 	}
-	return errors.Join(o.request(ctx, moves), o.unlimit(ctx))
+	for round := 0; len(stay) > 0; round++ {
+		refused, err := o.request(ctx, stay)
+		if err != nil {
+			return err
+		}
+		stay = slices.DeleteFunc(stay, func(l *storedLog) bool { return slices.Contains(refused, l.String()) })
+		if _, logs, err = o.read(ctx); err != nil {
+			return err
+		}
+		stay = slices.DeleteFunc(stay, func(l *storedLog) bool {
+			i := slices.IndexFunc(logs, func(x *storedLog) bool { return x.topic == l.topic && x.partition == l.partition })
+			switch {
+			case i < 0:
+				o.out.Done(l.String(), "is no longer on the broker")
+			case logs[i].to == "":
+				o.out.Done(l.String(), "stays in %s", logs[i].dir)
+			case round == cancelRounds:
+				o.out.Failed(l.String(), fmt.Errorf("%s still moves from %s to %s, although the broker has accepted to cancel that; "+
+					"chronikctl cluster health names what is wrong with its directories", l, logs[i].dir, logs[i].to))
+			default: // it had moved, or another command moves it
+				l.dir, l.to = logs[i].dir, logs[i].dir
+				return false
+			}
+			return true
+		})
+		if len(stay) > 0 && pause.Sleep(ctx, 100*time.Millisecond) != nil {
+			return app.WithCode(app.ExitFailed, fmt.Errorf("interrupted: %s not known to be canceled", text.Plural(len(stay), "move is", "moves are")))
+		}
+	}
+	o.limited = o.throttle != "" // by a run that was interrupted
+	return o.unlimit(ctx)
 }
 
-// limit sets the rate of --throttle.
+// limit sets the rate of --throttle, and notes the one that the operator had set.
 func (o *logMoves) limit(ctx context.Context) error {
-	if o.throttle == "" {
+	if o.throttle == "" || o.limited {
 		return nil
 	}
-	n, err := parse.Size(o.throttle)
-	if err != nil {
+	var err error
+	if o.former, err = o.rateNow(ctx); err != nil {
 		return err
 	}
-	rate := strconv.FormatInt(n, 10)
-	return o.config(ctx, kadm.AlterConfig{Op: kadm.SetConfig, Name: moveRate, Value: &rate})
+	if o.former == o.rate { // as an interrupted run leaves it
+		o.former = ""
+	}
+	if err := o.config(ctx, kadm.AlterConfig{Op: kadm.SetConfig, Name: moveRate, Value: &o.rate}); err != nil {
+		return err
+	}
+	o.limited = true
+	return nil
 }
 
+// rateNow returns the rate of the broker's dynamic configs, "" if there is none.
+func (o *logMoves) rateNow(ctx context.Context) (string, error) {
+	all, err := o.adm.DescribeBrokerConfigs(ctx, o.broker)
+	if err != nil {
+		return "", app.Refused("read the rate of moves", app.BrokerError(err), "")
+	}
+	for _, r := range all {
+		if r.Err != nil {
+			return "", app.Refused("read the rate of moves", r.Err, r.ErrMessage)
+		}
+		for _, kv := range r.Configs {
+			if kv.Key == moveRate && kv.Source == kmsg.ConfigSourceDynamicBrokerConfig {
+				return kv.MaybeValue(), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// unlimit ends the rate of --throttle: the one of before counts again, unless another command has
+// set one meanwhile.
 func (o *logMoves) unlimit(ctx context.Context) error {
-	if o.throttle == "" {
+	if !o.limited {
 		return nil
 	}
-	return o.config(ctx, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: moveRate})
+	now, err := o.rateNow(ctx)
+	switch {
+	case err != nil:
+		return err
+	case now != o.rate && now != "":
+		o.a.Note("%s is %s, as another command has set it", moveRate, now)
+		return nil
+	case o.former == "":
+		return o.config(ctx, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: moveRate})
+	}
+	o.a.Note("%s is %s again, as before", moveRate, o.former)
+	return o.config(ctx, kadm.AlterConfig{Op: kadm.SetConfig, Name: moveRate, Value: &o.former})
+}
+
+// unlimited is unlimit after an error of the moves, which it returns. If the rate stays, the error
+// says so.
+func (o *logMoves) unlimited(ctx context.Context, failed error) error {
+	if !o.limited {
+		return failed
+	}
+	if _, logs, err := o.read(ctx); err == nil && !slices.ContainsFunc(logs, func(l *storedLog) bool { return l.to != "" }) {
+		if err := o.unlimit(ctx); err == nil {
+			return failed
+		}
+	}
+	restore := fmt.Sprintf("unset broker %d %s", o.broker, moveRate)
+	if o.former != "" {
+		restore = fmt.Sprintf("set broker %d %s=%s", o.broker, moveRate, o.former)
+	}
+	return fmt.Errorf("%w; broker %d copies at most %s bytes a second until chronikctl config %s", failed, o.broker, o.rate, restore)
 }
 
 func (o *logMoves) config(ctx context.Context, change kadm.AlterConfig) error {

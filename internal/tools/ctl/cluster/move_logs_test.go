@@ -2,10 +2,14 @@ package cluster
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -120,5 +124,95 @@ func TestALogThatIsDeletedHasNotMoved(t *testing.T) {
 	must.OK(t, err)
 	if !strings.Contains(text, "t-0 is no longer on the broker") || !strings.Contains(text, emptied) || strings.Contains(text, " moved from") {
 		t.Error(text)
+	}
+}
+
+// A log may have moved before its move is canceled. It is not copied back, and "stays" is the
+// broker's answer.
+func TestACanceledMoveReportsWhereTheLogStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		completes, refuses bool
+		want, dir          string
+	}{
+		"in time": {want: "t-0 stays in /one", dir: "/one"},
+		"late":    {completes: true, want: "t-0 stays in /two", dir: "/two"},
+		"refused": {refuses: true, dir: "/one"},
+	} {
+		f, o, out := twoDirs(t)
+		o.cancel, f.Logs[0].To = true, "/two"
+		if c.refuses {
+			f.Refuse = func(string, int32) int16 { return kerr.KafkaStorageError.Code }
+		}
+		times := 0
+		f.Hook = func(req kmsg.Request) {
+			if _, asks := req.(*kmsg.AlterReplicaLogDirsRequest); !asks {
+				return
+			}
+			if times++; times == 1 && c.completes {
+				f.Logs[0].Dir, f.Logs[0].To = "/two", ""
+			}
+		}
+		text, err := o.done(t, out)
+		if c.refuses && times != 1 {
+			t.Errorf("asked %d times", times)
+		}
+		if (err != nil) != c.refuses || !strings.Contains(text, c.want) || c.refuses && strings.Contains(text, "stays") {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+		f.Do(func() {
+			if l := f.Logs[0]; l.Dir != c.dir || (l.To != "") != c.refuses {
+				t.Errorf("%s: %+v", name, l)
+			}
+		})
+	}
+}
+
+// The rate that an operator has set is in force again at the end, also after a failure. Where moves
+// continue under the rate of --throttle, or another command has set one, the command says so.
+func TestMoveLogsLeavesNoRateUnsaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, during string
+		refuses, hangs bool
+		want, says     string
+	}{
+		"none before":         {},
+		"one before":          {before: "7", want: "7", says: moveRate + " is 7 again"},
+		"a former run's":      {before: "1024"},
+		"refused":             {before: "7", refuses: true, want: "7"},
+		"another's meanwhile": {during: "9", want: "9", says: moveRate + " is 9, as another command has set"},
+		"interrupted":         {before: "7", hangs: true, want: "1024", says: "broker 1 copies at most 1024 bytes a second until chronikctl config set"},
+	} {
+		f, o, out := twoDirs(t)
+		o.throttle, o.rate = "1KiB", "1024"
+		f.Configs["broker/1"] = map[string]string{moveRate: c.before}
+		if c.before == "" {
+			f.Configs["broker/1"] = nil
+		}
+		if c.refuses {
+			f.Refuse = func(string, int32) int16 { return kerr.KafkaStorageError.Code }
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		requested := false
+		f.Hook = func(req kmsg.Request) {
+			_, moves := req.(*kmsg.AlterReplicaLogDirsRequest)
+			if requested = requested || moves; moves && f.Configs["broker/1"][moveRate] != "1024" {
+				t.Errorf("%s: the moves begin with %v", name, f.Configs)
+			}
+			switch {
+			case moves && c.during != "":
+				f.Configs["broker/1"][moveRate] = c.during
+			case requested && !moves && c.hangs:
+				interrupt()
+			}
+			if !c.hangs {
+				complete(f, req)
+			}
+		}
+		err := o.run(ctx)
+		interrupt()
+		text := out.String() + fmt.Sprint(errors.Join(err, o.out.Err()))
+		if got := f.Config(1, moveRate); got != c.want || !strings.Contains(text, c.says) || c.says == "" && strings.Contains(text, "bytes a second") {
+			t.Errorf("%s: %q: %s", name, got, text)
+		}
 	}
 }
