@@ -102,7 +102,8 @@ func TestNoReplicaMovesToABrokerThatIsDrainedMeanwhile(t *testing.T) {
 	w.step()
 	h := &hook{Store: w.store, before: func() {
 		res := Resource{BrokerResource, "4"}
-		revision, err := over(w.store).AlterConfigs(context.Background(), res, []ConfigOp{{Name: "broker.takes.replicas", Value: ptr("false")}}, false)
+		drained := []ConfigOp{{Name: "broker.takes.replicas", Value: ptr("false")}}
+		revision, err := over(w.store).AlterConfigs(context.Background(), res, drained, false)
 		w.must(err)
 		w.must(w.applier.WaitShown(context.Background(), revision))
 	}}

@@ -40,8 +40,8 @@ const restTries = 5
 // finishMove copies the rest of a log, which takes no appends meanwhile, and commits the move with
 // the tombstone. No lock of the source is held while the target's disk works, and the right to
 // commit is lent: a target that hangs delays appends of this log only, and none if the log is
-// truncated, deleted, or reverted because its journal failed. After that finishMove returns nil, and
-// the entry of the move is nil.
+// truncated, deleted, or reverted because its journal failed. After that finishMove returns nil,
+// and the entry of the move is nil.
 func (m *Manager) finishMove(ctx context.Context, x *move, l *Log) error {
 	l.acquireCommit()
 	has := true
@@ -234,9 +234,9 @@ func (d *Dir) findFuture(name string) bool {
 }
 
 // promote takes a log over whose move is committed. After an error nothing has changed, and it may
-// be repeated. Once the checkpoint lists the log, the directory has it, if need be as an offline log
-// that is tried again (reopen): it must not be created elsewhere. Only then the copy gets the log's
-// name: a tombstone of an earlier log with the id would claim it.
+// be repeated. Once the checkpoint lists the log, the directory has it, if need be as an offline
+// log that is tried again (reopen): it must not be created elsewhere. Only then the copy gets the
+// log's name: a tombstone of an earlier log with the id would claim it.
 func (d *Dir) promote(f *future, cfg Config) (*Log, error) {
 	e := *f.entry
 	to := path.Join(d.path, e.String())

@@ -278,8 +278,8 @@ func TestAMoveThatIsAlmostCompleteIsWaitedFor(t *testing.T) {
 	}
 }
 
-// While a target hangs in the last step before the commit of a move, the source's directory can roll
-// the log back, and the log is truncated, deleted and appended to.
+// While a target hangs in the last step before the commit of a move, the source's directory can
+// roll the log back, and the log is truncated, deleted and appended to.
 func TestATargetThatHangsWhileAppendsWait(t *testing.T) {
 	for what, happens := range map[string]func(*Manager, *Log) error{
 		"truncated": func(_ *Manager, l *Log) error { return l.Truncate(2) },

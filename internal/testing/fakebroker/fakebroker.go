@@ -1,6 +1,7 @@
 // Package fakebroker speaks the protocol of a broker whose answers a test makes up: what no broker
-// of ours answers, and brokers of other kinds. Cluster answers requests that move replicas and logs,
-// for tests that change what it has between two of them.
+// of ours answers, and brokers of other kinds. Cluster answers requests that move replicas and
+// logs, for tests that change what it has between two of them. The package does not know what a
+// right answer is.
 package fakebroker
 
 import (

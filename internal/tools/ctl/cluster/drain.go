@@ -52,7 +52,7 @@ type draining struct {
 }
 
 // plan plans the moves. When they are possible, it first has the controller place no more replicas
-// there, and plans once more from what the cluster has then: a replica may have been placed in
+// there, and plans again from what the cluster has then: a replica may have been placed in
 // between. For the same reason it plans again after the moves, until nothing is left.
 func (d *draining) plan(ctx context.Context, on *plannedOn) error {
 	err := on.Leave(on.ids...)

@@ -45,7 +45,8 @@ func TestDrainMovesReplicasThatArePlacedMeanwhile(t *testing.T) {
 	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &text, Err: &text})
 	var out app.Outcomes
 	d := &draining{a: a}
-	must.OK(t, carryOut(t.Context(), a, kadm.NewClient(cl), plannedOn{cl: cl, ids: []int32{2}}, "drain broker %d", move.Once(), &out, d.plan))
+	to := plannedOn{cl: cl, ids: []int32{2}}
+	must.OK(t, carryOut(t.Context(), a, kadm.NewClient(cl), to, "drain broker %d", move.Once(), &out, d.plan))
 	must.OK(t, a.PrintOutcomes(&out))
 	f.Do(func() {
 		for n, p := range f.Partitions["t"] {

@@ -442,7 +442,8 @@ func (o *logMoves) cancelAll(ctx context.Context, logs []*storedLog) error {
 			return true
 		})
 		if len(stay) > 0 && pause.Sleep(ctx, 100*time.Millisecond) != nil {
-			return app.WithCode(app.ExitFailed, fmt.Errorf("interrupted: %s not known to be canceled", text.Plural(len(stay), "move is", "moves are")))
+			return app.WithCode(app.ExitFailed,
+				fmt.Errorf("interrupted: %s not known to be canceled", text.Plural(len(stay), "move is", "moves are")))
 		}
 	}
 	o.limited = o.throttle != "" // by a run that was interrupted

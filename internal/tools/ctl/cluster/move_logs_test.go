@@ -122,7 +122,8 @@ func TestALogThatIsDeletedHasNotMoved(t *testing.T) {
 	}
 	text, err := o.done(t, out)
 	must.OK(t, err)
-	if !strings.Contains(text, "t-0 is no longer on the broker") || !strings.Contains(text, emptied) || strings.Contains(text, " moved from") {
+	gone := "t-0 is no longer on the broker"
+	if !strings.Contains(text, gone) || !strings.Contains(text, emptied) || strings.Contains(text, " moved from") {
 		t.Error(text)
 	}
 }
@@ -180,7 +181,8 @@ func TestMoveLogsLeavesNoRateUnsaid(t *testing.T) {
 		"a former run's":      {before: "1024"},
 		"refused":             {before: "7", refuses: true, want: "7"},
 		"another's meanwhile": {during: "9", want: "9", says: moveRate + " is 9, as another command has set"},
-		"interrupted":         {before: "7", hangs: true, want: "1024", says: "broker 1 copies at most 1024 bytes a second until chronikctl config set"},
+		"interrupted": {before: "7", hangs: true, want: "1024",
+			says: "broker 1 copies at most 1024 bytes a second until chronikctl config set"},
 	} {
 		f, o, out := twoDirs(t)
 		o.throttle, o.rate = "1KiB", "1024"
@@ -211,7 +213,8 @@ func TestMoveLogsLeavesNoRateUnsaid(t *testing.T) {
 		err := o.run(ctx)
 		interrupt()
 		text := out.String() + fmt.Sprint(errors.Join(err, o.out.Err()))
-		if got := f.Config(1, moveRate); got != c.want || !strings.Contains(text, c.says) || c.says == "" && strings.Contains(text, "bytes a second") {
+		got, spoke := f.Config(1, moveRate), strings.Contains(text, "bytes a second")
+		if got != c.want || !strings.Contains(text, c.says) || c.says == "" && spoke {
 			t.Errorf("%s: %q: %s", name, got, text)
 		}
 	}

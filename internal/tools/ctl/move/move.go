@@ -106,8 +106,8 @@ func (m *Move) change() string {
 	return fmt.Sprintf("preferred leader from broker %d to %d, nothing to copy", m.from[0], m.to[0])
 }
 
-// Waits returns for how many moves a run waits: those that are planned, and those in progress of the
-// topics that the plan is about.
+// Waits returns for how many moves a run waits: those that are planned, and those in progress of
+// the topics that the plan is about.
 func (p *Plan) Waits() int { return len(p.Moves()) + len(p.inProgress()) }
 
 // inProgress returns the partitions of the topics that the plan is about which are being moved, and

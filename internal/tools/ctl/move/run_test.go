@@ -111,7 +111,8 @@ func TestAMoveDoesNotUndoWhatAnotherCommandHasChanged(t *testing.T) {
 	}
 	text, err := c.run(t.Context(), Once(), set([]int32{1, 3}, []int32{1, 3}, []int32{1, 3}, []int32{1, 3}))
 	const want = "move t-1: its replicas are 1,2,4 now, not 1,2 as when the command began"
-	if got := c.replicas(); got != "[1 3][1 2 4][1 3][1 3]" || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(text, "moved 3 partitions") {
+	got := c.replicas()
+	if got != "[1 3][1 2 4][1 3][1 3]" || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(text, "moved 3 partitions") {
 		t.Errorf("%s: %v: %s", got, err, text)
 	}
 }
