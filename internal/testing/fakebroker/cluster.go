@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Cluster answers for all brokers of a cluster: it has replicas, log directories and configs, which
@@ -150,8 +152,9 @@ func (c *Cluster) describe(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.ControllerID = c.Active[0]
 	for _, id := range slices.Concat(c.Active, c.Fenced) {
-		resp.Brokers = append(resp.Brokers, kmsg.DescribeClusterResponseBroker{NodeID: id, Host: Host, Port: c.Port,
-			IsFenced: slices.Contains(c.Fenced, id)})
+		b := kmsg.DescribeClusterResponseBroker{NodeID: id, Host: Host, Port: c.Port, IsFenced: slices.Contains(c.Fenced, id)}
+		b.UnknownTags.Set(view.StartTag, view.Start{Epoch: 1}.Append(nil))
+		resp.Brokers = append(resp.Brokers, b)
 	}
 	return resp
 }

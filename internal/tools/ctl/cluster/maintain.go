@@ -103,37 +103,64 @@ func (x *maintenance) do(ctx context.Context, end bool, command []string) error 
 		}
 		x.was = x.was.lasting()
 	}
-	if err := x.inSync(ctx, -1); err != nil {
-		return err
-	}
 	if end {
+		if err := x.inSync(ctx, -1); err != nil {
+			return err
+		}
 		return x.giveBack(ctx)
 	}
-	leads, err := x.yield(ctx)
-	switch {
-	case err != nil:
+	if len(command) > 0 {
+		return x.restart(ctx, command)
+	}
+	leads, err := x.ready(ctx, func() error { return nil })
+	if err != nil {
 		return err
-	case len(command) > 0:
-		return x.restart(ctx, leads, command)
 	}
 	var done app.Outcomes
 	done.Done(fmt.Sprintf("broker %d", x.id), "can be stopped: it leads %s; then run chronikctl broker maintain %d --end", leads, x.id)
 	return x.a.PrintOutcomes(&done)
 }
 
-// restart runs the command that restarts the broker, waits until it has, and gives the leaderships
-// back.
-func (x *maintenance) restart(ctx context.Context, leads string, command []string) error {
-	before, err := x.started(ctx)
-	if err == nil && before.Epoch < 0 {
-		err = fmt.Errorf("maintain broker %d: it is no longer listed; chronikctl cluster health names the reason", x.id)
+// ready waits until the broker can be stopped, and returns how much it still leads: all replicas are
+// in sync, and other brokers lead. That takes its time, as does prepare. So it asks once more at the
+// end: a broker may have died meanwhile, or be maintained by another operator.
+func (x *maintenance) ready(ctx context.Context, prepare func() error) (leads string, err error) {
+	for {
+		if err := x.inSync(ctx, -1); err != nil {
+			return "", err
+		}
+		if leads, err = x.yield(ctx); err != nil {
+			return "", err
+		}
+		if err := prepare(); err != nil {
+			return "", err
+		}
+		why, err := x.pending(ctx, -1)
+		if err != nil || why == "" {
+			return leads, err
+		}
+		x.a.Note("broker %d is not stopped yet: %s", x.id, why)
 	}
-	if err == nil {
-		x.was, err = x.verdicts(ctx)
-	}
+}
+
+// restart runs the command that restarts the broker when it is ready, waits until it has, and gives
+// the leaderships back.
+func (x *maintenance) restart(ctx context.Context, command []string) error {
+	var before view.Start
+	var was verdicts
+	leads, err := x.ready(ctx, func() (err error) {
+		if before, err = x.started(ctx); err == nil && before.Epoch < 0 {
+			err = fmt.Errorf("maintain broker %d: it is no longer listed; chronikctl cluster health names the reason", x.id)
+		}
+		if err == nil {
+			was, err = x.verdicts(ctx)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
+	x.was = was
 	x.a.Note("broker %d leads %s; running %s", x.id, leads, strings.Join(command, " "))
 	if err = runCommand(ctx, x.a, command); err != nil {
 		err = fmt.Errorf("maintain broker %d: %s: %w", x.id, command[0], err)

@@ -11,7 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/testing/fakebroker"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -88,5 +93,44 @@ func TestWhatBrokersReportOfARestartedOne(t *testing.T) {
 	fenced := all(finding(health.NoBroker, health.CheckBrokers, health.Bad, "broker 2"))
 	if fenced.worse(fenced) != "" || fenced.worse(fenced.lasting()) == "" {
 		t.Error("--end accepts a broker that is fenced")
+	}
+}
+
+// Leaderships take their time to move. A broker that dies meanwhile, or is stopped by another
+// operator, would be the second one that is down.
+func TestABrokerIsStoppedOnlyIfAllReplicasAreInSyncRightBefore(t *testing.T) {
+	f := fakebroker.NewCluster(t, 1, 2, 3)
+	f.Dirs = []string{"/one"}
+	f.Partitions["t"] = []fakebroker.Partition{{Replicas: []int32{1, 2, 3}, ISR: []int32{1, 2, 3}}}
+	asked := 0
+	f.Hook = func(req kmsg.Request) {
+		if _, is := req.(*kmsg.MetadataRequest); is && len(f.Partitions["t"][0].ISR) == 2 {
+			if asked++; asked == 3 { // broker 3 is back
+				f.Partitions["t"][0].ISR = []int32{1, 2, 3}
+			}
+		}
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(f.Addr()), kgo.MetadataMinAge(app.FreshAge))
+	must.OK(t, err)
+	defer cl.Close()
+	var text bytes.Buffer
+	a := app.New("v1", app.Streams{In: strings.NewReader(""), Err: &text})
+	x := &maintenance{a: a, adm: kadm.NewClient(cl), cl: cl, id: 2, wait: time.Minute}
+	times := 0
+	_, err = x.ready(t.Context(), func() error {
+		if times++; times == 1 {
+			f.Do(func() { f.Partitions["t"][0].ISR = []int32{1, 2} })
+			time.Sleep(2 * app.FreshAge)
+		}
+		return nil
+	})
+	must.OK(t, err)
+	f.Do(func() {
+		if len(f.Partitions["t"][0].ISR) != 3 || times != 2 {
+			t.Errorf("ready with %v, prepared %d times", f.Partitions["t"][0].ISR, times)
+		}
+	})
+	if want := "broker 2 is not stopped yet: replicas of t-0 are not in sync"; !strings.Contains(text.String(), want) {
+		t.Error(text.String())
 	}
 }
