@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Cluster answers for all brokers of a cluster: it has replicas, log directories and configs, which
@@ -35,6 +33,8 @@ type Cluster struct {
 	Logs []Log
 	// Configs are the dynamic configs, by "broker/1" and "topic/t".
 	Configs map[string]map[string]string
+	// Tagged sets tagged fields of each broker in an answer to DescribeCluster; nil sets none.
+	Tagged func(tags *kmsg.Tags)
 	// Asked are the requests, oldest first.
 	Asked []kmsg.Request
 }
@@ -153,7 +153,9 @@ func (c *Cluster) describe(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	resp.ControllerID = c.Active[0]
 	for _, id := range slices.Concat(c.Active, c.Fenced) {
 		b := kmsg.DescribeClusterResponseBroker{NodeID: id, Host: Host, Port: c.Port, IsFenced: slices.Contains(c.Fenced, id)}
-		b.UnknownTags.Set(view.StartTag, view.Start{Epoch: 1}.Append(nil))
+		if c.Tagged != nil {
+			c.Tagged(&b.UnknownTags)
+		}
 		resp.Brokers = append(resp.Brokers, b)
 	}
 	return resp

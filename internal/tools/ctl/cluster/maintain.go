@@ -121,9 +121,9 @@ func (x *maintenance) do(ctx context.Context, end bool, command []string) error 
 	return x.a.PrintOutcomes(&done)
 }
 
-// ready waits until the broker can be stopped, and returns how much it still leads: all replicas are
-// in sync, and other brokers lead. That takes its time, as does prepare. So it asks once more at the
-// end: a broker may have died meanwhile, or be maintained by another operator.
+// ready waits until the broker can be stopped, and returns how much it still leads: all replicas
+// are in sync, and other brokers lead. That takes its time, as does prepare. So it asks again at
+// the end: a broker may have died meanwhile, or be maintained by another operator.
 func (x *maintenance) ready(ctx context.Context, prepare func() error) (leads string, err error) {
 	for {
 		if err := x.inSync(ctx, -1); err != nil {

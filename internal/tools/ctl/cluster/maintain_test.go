@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/fakebroker"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // An operator who interrupts chronikctl interrupts the command that restarts a broker, which may
@@ -102,6 +103,7 @@ func TestABrokerIsStoppedOnlyIfAllReplicasAreInSyncRightBefore(t *testing.T) {
 	f := fakebroker.NewCluster(t, 1, 2, 3)
 	f.Dirs = []string{"/one"}
 	f.Partitions["t"] = []fakebroker.Partition{{Replicas: []int32{1, 2, 3}, ISR: []int32{1, 2, 3}}}
+	f.Tagged = func(tags *kmsg.Tags) { tags.Set(view.StartTag, view.Start{Epoch: 1}.Append(nil)) }
 	asked := 0
 	f.Hook = func(req kmsg.Request) {
 		if _, is := req.(*kmsg.MetadataRequest); is && len(f.Partitions["t"][0].ISR) == 2 {
