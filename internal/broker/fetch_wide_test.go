@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -203,7 +204,7 @@ func TestASlowerRequestOfASessionMakesNoParts(t *testing.T) {
 	if len(slow.parts) != 0 || len(fast.parts) != 2 {
 		t.Errorf("%d and %d parts", len(slow.parts), len(fast.parts))
 	}
-	if _, err := c.finish(&first, slow.parts, now); err != kerr.InvalidFetchSessionEpoch {
+	if _, err := c.finish(&first, slow.parts, now); !errors.Is(err, kerr.InvalidFetchSessionEpoch) {
 		t.Errorf("the first one: %v", err)
 	}
 }
