@@ -22,6 +22,8 @@ type Cluster struct {
 	Hook func(req kmsg.Request)
 	// Refuse returns the error code for a partition of a request that moves it, 0 for none.
 	Refuse func(topic string, partition int32) int16
+	// Down has each connection closed instead of an answer.
+	Down bool
 	// Active are the brokers that the metadata name, Fenced those that only DescribeCluster does.
 	Active, Fenced []int32
 	// Partitions are the replicas, by topic.
@@ -83,6 +85,9 @@ func (c *Cluster) answer(req kmsg.Request) kmsg.Response {
 	c.Asked = append(c.Asked, req)
 	if c.Hook != nil {
 		c.Hook(req)
+	}
+	if c.Down {
+		return nil
 	}
 	switch req := req.(type) {
 	case *kmsg.MetadataRequest:
@@ -151,7 +156,11 @@ func (c *Cluster) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 func (c *Cluster) describe(req *kmsg.DescribeClusterRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.ControllerID = c.Active[0]
-	for _, id := range slices.Concat(c.Active, c.Fenced) {
+	ids := slices.Clone(c.Active)
+	if req.IncludeFencedBrokers {
+		ids = append(ids, c.Fenced...)
+	}
+	for _, id := range ids {
 		b := kmsg.DescribeClusterResponseBroker{NodeID: id, Host: Host, Port: c.Port, IsFenced: slices.Contains(c.Fenced, id)}
 		if c.Tagged != nil {
 			c.Tagged(&b.UnknownTags)

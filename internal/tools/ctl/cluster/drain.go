@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -100,31 +99,14 @@ func (d *draining) giveBack(ctx context.Context, adm *kadm.Client, cl *kgo.Clien
 	return d.a.PrintOutcomes(&out)
 }
 
-// mark sets whether brokers get replicas. It asks a broker that runs, as the others may be down.
+// mark sets whether brokers get replicas.
 func (d *draining) mark(ctx context.Context, cl *kgo.Client, m kadm.Metadata, ids []int32, takes bool) error {
-	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	for _, id := range ids {
-		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		c.Name, c.Op, c.Value = move.TakesReplicas, kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr("false")
-		if takes {
-			c.Op, c.Value = kmsg.IncrementalAlterConfigOpDelete, nil
-		}
-		r := kmsg.NewIncrementalAlterConfigsRequestResource()
-		r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, fmt.Sprint(id)
-		r.Configs = append(r.Configs, c)
-		req.Resources = append(req.Resources, r)
+	c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	c.Name, c.Op, c.Value = move.TakesReplicas, kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr("false")
+	if takes {
+		c.Op, c.Value = kmsg.IncrementalAlterConfigOpDelete, nil
 	}
-	const what = "keep new replicas away from a drained broker"
-	answer, err := cl.Broker(int(m.Controller)).RetriableRequest(ctx, req)
-	if err != nil {
-		return app.Refused(what, app.BrokerError(err), "")
-	}
-	for _, r := range answer.(*kmsg.IncrementalAlterConfigsResponse).Resources {
-		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-			return app.Refused(what, app.Needs(app.BrokerError(err), app.OnCluster("alter-configs")), app.OrEmpty(r.ErrorMessage))
-		}
-	}
-	return nil
+	return move.AlterBrokers(ctx, cl, m.Controller, "keep new replicas away from a drained broker", ids, c)
 }
 
 func fillBroker(a *app.App) *cobra.Command {
@@ -238,7 +220,7 @@ func carryOut(ctx context.Context, a *app.App, adm *kadm.Client, to plannedOn, w
 			continue
 		}
 		n := on.Waits()
-		if err := p.Run(ctx, a, adm, o, out); err != nil || out.Err() != nil || !on.again || n == 0 {
+		if err := p.Run(ctx, a, adm, to.cl, o, out); err != nil || out.Err() != nil || !on.again || n == 0 {
 			return err
 		}
 	}

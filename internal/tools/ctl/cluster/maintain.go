@@ -247,7 +247,7 @@ func (x *maintenance) yield(ctx context.Context) (leads string, err error) {
 		}
 		alone, total = p.Yield(x.id, unable...), partitionCount(m)
 		var out app.Outcomes
-		if err := p.Run(ctx, x.a, x.adm, move.Once(), &out); err != nil {
+		if err := p.Run(ctx, x.a, x.adm, x.cl, move.Once(), &out); err != nil {
 			return "", err
 		}
 		if err := out.Err(); err != nil {
@@ -285,7 +285,7 @@ func (x *maintenance) giveBack(ctx context.Context) error {
 	}
 	p.Lead()
 	var out app.Outcomes
-	if err := p.Run(ctx, x.a, x.adm, move.Once(), &out); err != nil {
+	if err := p.Run(ctx, x.a, x.adm, x.cl, move.Once(), &out); err != nil {
 		return err
 	}
 	if err := out.Err(); err != nil {

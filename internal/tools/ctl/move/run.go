@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/text"
@@ -97,7 +98,7 @@ type run struct {
 // Run carries out a plan. It requests the moves, a bounded number of copies at a time, waits until
 // they are complete, and elects the preferred leaders of what has moved. It adds the outcome of
 // each topic.
-func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options, out *app.Outcomes) error {
+func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, o Options, out *app.Outcomes) error {
 	if o.DryRun {
 		moves := p.Moves()
 		var bytes int64
@@ -115,7 +116,7 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 		}
 		return nil
 	}
-	r, err := p.newRun(a, adm, o, out)
+	r, err := p.newRun(a, adm, cl, o, out)
 	if err != nil {
 		return err
 	}
@@ -124,13 +125,13 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, o Options,
 
 // newRun returns a run of what is planned, and of the moves in progress of the topics that the plan
 // is about.
-func (p *Plan) newRun(a *app.App, adm *kadm.Client, o Options, out *app.Outcomes) (*run, error) {
+func (p *Plan) newRun(a *app.App, adm *kadm.Client, cl *kgo.Client, o Options, out *app.Outcomes) (*run, error) {
 	rate, err := o.rate()
 	if err != nil {
 		return nil, err
 	}
 	moves := p.Moves()
-	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, rate: rate, named: map[partition]bool{}},
+	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, cl: cl, rate: rate, named: map[partition]bool{}},
 		atATime: o.atATime, gap: pollGap, planned: moves, waiting: slices.Clone(moves), begun: map[partition]*Move{},
 		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, lines: NewProgress(time.Now())}
 	for _, at := range p.inProgress() {
@@ -153,6 +154,11 @@ func (r *run) do(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return r.interrupted(r.limit.rate)
 			}
+			if r.limit.rate > 0 { // errors may pass, and --throttle must not stay for what does not move
+				if r.limit.release(ctx, r.topics) != nil || len(r.begun) > 0 {
+					err = fmt.Errorf("%w; --throttle stays in force for the moves in progress, until the same command ends them", err)
+				}
+			}
 			return err
 		}
 	}
@@ -163,7 +169,12 @@ func (r *run) do(ctx context.Context) error {
 	for _, topic := range slices.Sorted(maps.Keys(elected)) {
 		r.out.Done(topic, "elected %s", text.Count(elected[topic], "preferred leader"))
 	}
-	return r.limit.release(ctx, r.topics)
+	err := r.limit.release(ctx, r.topics)
+	if err == nil && r.limit.stay {
+		r.a.Note("%s and %s stay on the brokers for other moves in progress; the last command that moves with --throttle removes them",
+			leaderRate, followerRate)
+	}
+	return err
 }
 
 func (r *run) interrupted(rate int64) error {
@@ -346,6 +357,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	ofCompared, comparedErr := r.adm.AlterPartitionAssignments(kadm.ForbidAlterRf(ctx), compared)
 	ofFree, freeErr := r.adm.AlterPartitionAssignments(ctx, free)
+	var began []Move
 	for _, m := range batch {
 		answers, err := ofFree, freeErr
 		if forbids[m.partition] {
@@ -360,6 +372,7 @@ func (r *run) begin(ctx context.Context) error {
 		}
 		if x.Err == nil {
 			r.begun[m.partition] = &m
+			began = append(began, m)
 			continue
 		}
 		if ctx.Err() != nil {
@@ -367,7 +380,8 @@ func (r *run) begin(ctx context.Context) error {
 		}
 		r.fail(&m, app.RefusedFor("move "+m.String(), x.Err, x.ErrMessage, r.choices(&m, x.Err)))
 	}
-	return nil
+	// Another command that ended before these moves were in progress has removed their names.
+	return r.limit.set(ctx, began, nil)
 }
 
 // end counts a move that is not in progress, once the metadata show that it is complete. The two

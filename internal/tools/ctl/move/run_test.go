@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -54,7 +55,7 @@ func (c *commands) run(ctx context.Context, o Options, plan func(p *Plan) error)
 	must.OK(c.t, plan(p))
 	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &c.out, Err: &c.out})
 	var out app.Outcomes
-	r, err := p.newRun(a, c.adm, o, &out)
+	r, err := p.newRun(a, c.adm, c.cl, o, &out)
 	must.OK(c.t, err)
 	r.gap = 2 * fresh
 	err = r.do(ctx)
@@ -179,6 +180,73 @@ func TestABrokerThatDiesDoesNotHoldBackOtherMoves(t *testing.T) {
 		stop()
 		if got := x.replicas(); got != c.want || err == nil || !strings.Contains(text, "broker 4 is not active: what moves to it waits") {
 			t.Errorf("%s: %s: %v: %s", name, got, err, text)
+		}
+	}
+}
+
+// A rate stays on no broker, also not on one that is not active when the moves end. The names that
+// another command removes, right before the moves are in progress, are there again.
+func TestThrottlesOutliveOtherCommandsAndNotTheMoves(t *testing.T) {
+	for name, refuses := range map[string]bool{"complete": false, "refused": true} {
+		c := newCommands(t, []int32{1, 2, 3}, []int32{1, 2})
+		c.Copies = true
+		requested, named := false, ""
+		c.Hook = func(req kmsg.Request) {
+			switch req.(type) {
+			case *kmsg.AlterPartitionAssignmentsRequest:
+				requested = true
+				c.Configs["topic/t"], c.Configs["broker/1"] = nil, nil // release of another command
+			case *kmsg.MetadataRequest:
+				if !requested || len(c.Partitions["t"][0].Adding) == 0 || c.Configs["broker/1"][leaderRate] == "" {
+					return
+				}
+				named = c.Configs["topic/t"][followerReplicas]
+				c.Active, c.Fenced = []int32{1, 2}, []int32{3}
+				c.Partitions["t"][0].Complete()
+			}
+		}
+		if refuses {
+			c.Refuse = func(string, int32) int16 { return kerr.UnknownServerError.Code }
+		}
+		_, err := c.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		if !refuses && (err != nil || named != "0:3") {
+			t.Errorf("%s: %v; %q are named while they move", name, err, named)
+		}
+		for b := range int32(3) {
+			if got := c.Config(b+1, leaderRate) + c.Config(b+1, followerRate); got != "" {
+				t.Errorf("%s: broker %d keeps the rate %s", name, b+1, got)
+			}
+		}
+		c.Do(func() {
+			if got := c.Configs["topic/t"][followerReplicas]; got != "" {
+				t.Errorf("%s: named at the end: %s", name, got)
+			}
+		})
+	}
+}
+
+// Rates that stay for moves of other commands, or after an error, are reported.
+func TestThrottlesThatStayAreReported(t *testing.T) {
+	for name, fails := range map[string]bool{"others move": false, "an error": true} {
+		c := newCommands(t, []int32{1, 2, 3}, []int32{1, 2})
+		c.Copies = true
+		c.Partitions["u"] = []fakebroker.Partition{{Replicas: []int32{1, 2}, ISR: []int32{1}, Adding: []int32{2}}}
+		requested := false
+		c.Hook = func(req kmsg.Request) {
+			_, asks := req.(*kmsg.AlterPartitionAssignmentsRequest)
+			requested = requested || asks
+			if _, reads := req.(*kmsg.MetadataRequest); reads && requested && !fails {
+				c.Partitions["t"][0].Complete()
+			}
+			c.Down = requested && fails && !asks
+		}
+		text, err := c.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		want := "stay on the brokers for other moves in progress"
+		if fails {
+			want = "--throttle stays in force for the moves in progress"
+		}
+		if text += fmt.Sprint(err); !strings.Contains(text, want) || (err != nil) != fails {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
 }

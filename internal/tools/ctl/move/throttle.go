@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -27,8 +30,10 @@ const (
 // interruption; release removes what no move needs any more.
 type limit struct {
 	adm   *kadm.Client
+	cl    *kgo.Client
 	rate  int64 // 0: none
 	named map[partition]bool
+	stay  bool // release has left the rates to other moves
 }
 
 // ahead is how many moves are named before they begin. All brokers apply each change of a topic's
@@ -58,9 +63,7 @@ func (l *limit) set(ctx context.Context, moves, next []Move) error {
 		}
 	}
 	rate := strconv.FormatInt(l.rate, 10)
-	if err := l.rates(ctx, func(name string) kadm.AlterConfig {
-		return kadm.AlterConfig{Op: kadm.SetConfig, Name: name, Value: &rate}
-	}); err != nil {
+	if err := l.rates(ctx, kmsg.IncrementalAlterConfigOpSet, &rate); err != nil {
 		return err
 	}
 	byTopic := map[string]map[string][]string{}
@@ -128,10 +131,11 @@ func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 			return err
 		}
 	}
-	if !found || len(moving) > 0 { // the rates are those of other moves, too
+	l.stay = l.rate > 0 && len(moving) > 0
+	if !found && l.rate == 0 || len(moving) > 0 { // the rates are those of other moves, too
 		return nil
 	}
-	return l.rates(ctx, func(name string) kadm.AlterConfig { return kadm.AlterConfig{Op: kadm.DeleteConfig, Name: name} })
+	return l.rates(ctx, kmsg.IncrementalAlterConfigOpDelete, nil)
 }
 
 // change appends names of replicas to configs of a topic, or removes them or the configs.
@@ -148,15 +152,48 @@ func (l *limit) change(ctx context.Context, op kadm.IncrementalOp, topic string,
 	return refusedLimit("bound the copies of "+topic, answers, err)
 }
 
-// rates changes the rates of all active brokers.
-func (l *limit) rates(ctx context.Context, change func(name string) kadm.AlterConfig) error {
-	brokers, err := l.adm.ListBrokers(ctx)
+// rates changes the rates of all registered brokers, also of those that are not active now: they
+// would keep a rate for ever, and unsaid.
+func (l *limit) rates(ctx context.Context, op kmsg.IncrementalAlterConfigOp, value *string) error {
+	req := kmsg.NewPtrDescribeClusterRequest()
+	req.IncludeFencedBrokers = true
+	all, err := req.RequestWith(ctx, l.cl)
+	if err == nil {
+		err = kerr.ErrorForCode(all.ErrorCode)
+	}
 	if err != nil {
 		return app.Refused("list brokers", app.BrokerError(err), "")
 	}
-	answers, err := l.adm.AlterBrokerConfigs(ctx, []kadm.AlterConfig{change(leaderRate), change(followerRate)},
-		brokers.NodeIDs()...)
-	return refusedLimit("bound the rate of copies", answers, err)
+	var ids []int32
+	for i := range all.Brokers {
+		ids = append(ids, all.Brokers[i].NodeID)
+	}
+	var changes []kmsg.IncrementalAlterConfigsRequestResourceConfig
+	for _, name := range []string{leaderRate, followerRate} {
+		changes = append(changes, kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: name, Op: op, Value: value})
+	}
+	return AlterBrokers(ctx, l.cl, all.ControllerID, "bound the rate of copies", ids, changes...)
+}
+
+// AlterBrokers changes dynamic configs of brokers. It asks one that runs, as the others may be down.
+func AlterBrokers(ctx context.Context, cl *kgo.Client, runs int32, what string, ids []int32,
+	changes ...kmsg.IncrementalAlterConfigsRequestResourceConfig) error {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	for _, id := range ids {
+		r := kmsg.NewIncrementalAlterConfigsRequestResource()
+		r.ResourceType, r.ResourceName, r.Configs = kmsg.ConfigResourceTypeBroker, fmt.Sprint(id), changes
+		req.Resources = append(req.Resources, r)
+	}
+	answer, err := cl.Broker(int(runs)).RetriableRequest(ctx, req)
+	if err != nil {
+		return app.Refused(what, app.BrokerError(err), "")
+	}
+	for _, r := range answer.(*kmsg.IncrementalAlterConfigsResponse).Resources {
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+			return app.Refused(what, app.Needs(app.BrokerError(err), app.OnCluster("alter-configs")), app.OrEmpty(r.ErrorMessage))
+		}
+	}
+	return nil
 }
 
 func refusedLimit(what string, answers kadm.AlterConfigsResponses, err error) error {

@@ -38,7 +38,7 @@ func TestMovesAreNamedAhead(t *testing.T) {
 		return list
 	}
 	entry := func(n int) string { return fmt.Sprintf("%d:2", n) }
-	l := limit{adm: adm, rate: 1 << 20, named: map[partition]bool{}}
+	l := limit{adm: adm, cl: cl, rate: 1 << 20, named: map[partition]bool{}}
 
 	must.OK(t, l.set(ctx, moves[:10], moves[10:]))
 	first := named()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -36,8 +37,8 @@ func alter(a *app.App) *cobra.Command {
 			case cmd.Flags().Changed("replication-factor") && factor < 1:
 				return app.Usage("--replication-factor %d: a topic has at least 1 replica", factor)
 			case factor > 0:
-				return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-					return replicate(ctx, a, adm, names, factor, o)
+				return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, names []string) error {
+					return replicate(ctx, a, adm, cl, names, factor, o)
 				})(cmd, names)
 			case len(set)+len(unset) == 0:
 				return app.Usage("nothing to change: give --config name=value, --unset name or --replication-factor n")
@@ -57,7 +58,7 @@ func alter(a *app.App) *cobra.Command {
 }
 
 // replicate gives topics another number of replicas.
-func replicate(ctx context.Context, a *app.App, adm *kadm.Client, names []string, factor int, o move.Options) error {
+func replicate(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, names []string, factor int, o move.Options) error {
 	topics, missing, err := app.FindTopics(ctx, adm, names, false)
 	if err != nil {
 		return err
@@ -81,6 +82,6 @@ func replicate(ctx context.Context, a *app.App, adm *kadm.Client, names []string
 			out.Refused(name, "change the replicas of "+name, e, "")
 		}
 	}
-	err = plan.Run(ctx, a, adm, o, &out)
+	err = plan.Run(ctx, a, adm, cl, o, &out)
 	return errors.Join(a.PrintOutcomes(&out), err)
 }

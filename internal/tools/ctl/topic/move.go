@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/text"
@@ -58,14 +59,14 @@ func moveCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
 				if wanted, err = existing(ctx, adm, wanted); err != nil {
 					return err
 				}
 				if cancel {
 					return cancelMoves(ctx, a, adm, wanted, o.DryRun)
 				}
-				return moveTo(ctx, a, adm, wanted, o)
+				return moveTo(ctx, a, adm, cl, wanted, o)
 			})(cmd, nil)
 		},
 	}
@@ -162,7 +163,7 @@ func existing(ctx context.Context, adm *kadm.Client, wanted []destination) (list
 	return list, nil
 }
 
-func moveTo(ctx context.Context, a *app.App, adm *kadm.Client, wanted []destination, o move.Options) error {
+func moveTo(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, wanted []destination, o move.Options) error {
 	p, _, err := move.Read(ctx, adm)
 	if err != nil {
 		return err
@@ -179,7 +180,7 @@ func moveTo(ctx context.Context, a *app.App, adm *kadm.Client, wanted []destinat
 		}
 	}
 	var out app.Outcomes
-	err = p.Run(ctx, a, adm, o, &out)
+	err = p.Run(ctx, a, adm, cl, o, &out)
 	if err == nil && out.Empty() {
 		for _, d := range wanted {
 			out.Done(fmt.Sprintf("%s-%d", d.Topic, d.Partition), "is on brokers %s", text.Numbers(d.Replicas))
