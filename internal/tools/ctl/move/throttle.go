@@ -175,7 +175,8 @@ func (l *limit) rates(ctx context.Context, op kmsg.IncrementalAlterConfigOp, val
 	return AlterBrokers(ctx, l.cl, all.ControllerID, "bound the rate of copies", ids, changes...)
 }
 
-// AlterBrokers changes dynamic configs of brokers. It asks one that runs, as the others may be down.
+// AlterBrokers changes dynamic configs of brokers. It asks one that runs, as the others may be
+// down.
 func AlterBrokers(ctx context.Context, cl *kgo.Client, runs int32, what string, ids []int32,
 	changes ...kmsg.IncrementalAlterConfigsRequestResourceConfig) error {
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
