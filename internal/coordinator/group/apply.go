@@ -44,13 +44,15 @@ func (s *Shard) Apply(r coordinator.Record) error {
 			return fmt.Errorf("group %q: a transaction of producer %d has a record that is not an offset", k.Group, r.Producer.ID)
 		}
 		s.applyPending(k, o, r.Producer)
-		return nil
+	} else {
+		s.apply(k, v)
 	}
-	s.apply(k, v)
 	if g := s.groups[k.Group]; g != nil && r.Rise > 0 {
 		g.restored = true
 	}
-	s.finishEvent(k.Group)
+	if !r.Producer.Transactional {
+		s.finishEvent(k.Group)
+	}
 	return nil
 }
 

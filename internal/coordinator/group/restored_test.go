@@ -131,6 +131,20 @@ func TestRestoredOffsetsAreRetained(t *testing.T) {
 	}
 }
 
+// The same for a group whose offsets are all committed in transactions.
+func TestRestoredOffsetsOfTransactionsAreRetained(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 1)
+	is(t, w.in("", -1, 7), nil)
+	w.decide(true)
+	w.now = w.now.Add(w.cfg.Retention + time.Hour)
+	w.restore(rise)
+	w.advance(w.cfg.Retention - time.Hour)
+	if p := w.fetched("t"); p.Offset != 7 {
+		t.Errorf("the offset is %d", p.Offset)
+	}
+}
+
 // An epoch that cannot rise is an error, and not a negative one.
 func TestRestoredEpochsDoNotOverflow(t *testing.T) {
 	w := newWorld(t)
