@@ -113,6 +113,7 @@ func TestRuleCutOwnHasItsTest(t *testing.T) {
 		h.open(h.opens(1, -1), nil)
 		tool := h.opens(2, -1)
 		tool.Epochs = epochs.Cache{}
+		h.topics[keyOf(0).Topic] = 2 // a tool may name no later epoch
 		h.open(tool, nil)
 		o := h.opens(2, 5)
 		h.open(o, nil)
