@@ -294,7 +294,12 @@ func (m *Manager) runMove(ctx context.Context, x *move, l *Log) (*Log, error) {
 		if x.canceled.Load() {
 			return nil, ErrMoveCanceled
 		}
-		n, err := m.copyPass(ctx, x, l, false)
+		// What only the journal has would be in the rest, which is not paced.
+		err := l.flushAndSync()
+		n := int64(0)
+		if err == nil {
+			n, err = m.copyPass(ctx, x, l, false)
+		}
 		if err == nil && n <= restBytes {
 			err = m.finishMove(ctx, x, l)
 		}

@@ -465,8 +465,9 @@ func unable(b *view.Broker) (problem, remedy string) {
 }
 
 // unreachedAfter is how much longer than a session timeout a connection to a broker may fail: one
-// that has ended is fenced before.
-const unreachedAfter = 2 * time.Second
+// that has ended is fenced before, also if it led the metadata. Its successor is elected within 1 to
+// 2 s, and waits for a whole session timeout.
+const unreachedAfter = 5 * time.Second
 
 // stands reports whether it has been long enough that a connection to an active broker cannot be
 // made. While a metadata leader is elected, it does not report so.
