@@ -465,8 +465,8 @@ func unable(b *view.Broker) (problem, remedy string) {
 }
 
 // unreachedAfter is how much longer than a session timeout a connection to a broker may fail: one
-// that has ended is fenced before, also if it led the metadata. Its successor is elected within 1 to
-// 2 s, and waits for a whole session timeout.
+// that has ended is fenced before, also if it led the metadata. Its successor is elected within 1
+// to 2 s, and waits for a whole session timeout.
 const unreachedAfter = 5 * time.Second
 
 // stands reports whether it has been long enough that a connection to an active broker cannot be
