@@ -47,8 +47,9 @@ func moveLogs(a *app.App) *cobra.Command {
 		Args:              app.Args(1, 2, "one broker's id, and a directory"),
 		ValidArgsFunction: a.Brokers(1),
 		Long: "move-logs moves the logs of a broker between its log directories. With a directory it moves all logs out of it, for example\n" +
-			"before the directory is removed from log.dirs, until a new reading finds none. Without one it moves as few bytes as possible so that all directories have about\n" +
-			"the same, for example after log.dirs has grown. --to names the directory to which they move, --topic those that move.\n" +
+			"before the directory is removed from log.dirs, until a new reading finds none. Without one it moves as few bytes as possible\n" +
+			"so that all directories have about the same, for example after log.dirs has grown. --to names the directory to which they\n" +
+			"move, --topic those that move.\n" +
 			"It shows the progress until all are moved. If it is interrupted, the broker completes the moves; the same command continues.\n" +
 			"Clients are served meanwhile. --dry-run lists the moves, --cancel ends those in progress.",
 		Example: "  chronikctl broker move-logs 1 /disk2/logs --dry-run\n  chronikctl broker move-logs 1 --throttle 50MiB",
@@ -74,7 +75,8 @@ func moveLogs(a *app.App) *cobra.Command {
 	}
 	c.Flags().StringVar(&o.to, "to", "", "move the logs to this directory; without it, to those with the most space")
 	c.Flags().StringVar(&o.topic, "topic", "", "move only logs of TOPIC[:PARTITIONS]")
-	c.Flags().StringVar(&o.throttle, "throttle", "", "bytes a second that the broker copies at most, such as 20MiB; the former limit counts again at the end")
+	c.Flags().StringVar(&o.throttle, "throttle", "",
+		"bytes a second that the broker copies at most, such as 20MiB; the former limit counts again at the end")
 	c.Flags().BoolVar(&o.cancel, "cancel", false, "cancel the moves in progress")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only list what would be moved")
 	return c
@@ -317,8 +319,8 @@ func (o *logMoves) nothing(logs []*storedLog) error {
 	switch {
 	case o.emptied() && arrives >= 0:
 		l := logs[arrives]
-		return app.WithCode(app.ExitFailed, fmt.Errorf("%s moves from %s to %s, as another command has asked; chronikctl broker move-logs %d %s --cancel "+
-			"ends the moves from there, and the same command continues", l, l.dir, o.from, o.broker, l.dir))
+		return app.WithCode(app.ExitFailed, fmt.Errorf("%s moves from %s to %s, as another command has asked; chronikctl broker "+
+			"move-logs %d %s --cancel ends the moves from there, and the same command continues", l, l.dir, o.from, o.broker, l.dir))
 	case o.emptied():
 		o.out.Done(o.from, "has no logs; it may be removed from log.dirs, with its entry of journal.dirs, before the next start")
 	case o.to != "":
