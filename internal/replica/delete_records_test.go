@@ -47,7 +47,7 @@ func TestDeleteRecords(t *testing.T) {
 		if c.cfg != nil {
 			p.log.Configure(*c.cfg)
 		}
-		before, old := watch.n, p.Ends().LogStart
+		before, old := watch.n.Load(), p.Ends().LogStart
 		low, err := p.DeleteRecords(t.Context(), c.offset)
 		if low != c.low || !errors.Is(err, c.err) || c.err == nil && err != nil {
 			t.Errorf("%s: %d, %v; want %d, %v", c.name, low, err, c.low, c.err)
@@ -56,7 +56,7 @@ func TestDeleteRecords(t *testing.T) {
 		if e.LogStart > e.LastStable || e.LastStable > e.HighWatermark || e.HighWatermark != 6 || e.LogEnd != 8 || e.LogStart < old {
 			t.Errorf("%s: %+v", c.name, e)
 		}
-		if e.LogStart > old && watch.n == before {
+		if e.LogStart > old && watch.n.Load() == before {
 			t.Errorf("%s: the waiting operation was not completed", c.name)
 		}
 	}
@@ -86,16 +86,16 @@ func TestRetentionAnswersWaitingReaders(t *testing.T) {
 	watch := &completions{}
 	p.env.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.env.park.Close()
-	before := watch.n
+	before := watch.n.Load()
 	must(t, moveStart(p.log, 2))
-	if watch.n == before {
+	if watch.n.Load() == before {
 		t.Error("the waiting operation was not completed")
 	}
 	fault := fs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.EIO})
 	defer fault.Off()
-	before = watch.n
-	if err := moveStart(p.log, 3); !errors.Is(err, storage.ErrFailed) || watch.n == before {
-		t.Errorf("with a failed checkpoint: %v, completed %d times", err, watch.n-before)
+	before = watch.n.Load()
+	if err := moveStart(p.log, 3); !errors.Is(err, storage.ErrFailed) || watch.n.Load() == before {
+		t.Errorf("with a failed checkpoint: %v, completed %d times", err, watch.n.Load()-before)
 	}
 }
 

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,12 +13,12 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// completions counts events.
-type completions struct{ n int }
+// completions counts events, which the journal's goroutine reports, too.
+type completions struct{ n atomic.Int64 }
 
 func (c *completions) TryComplete(i int) bool {
 	if i != purgatory.AnyKey {
-		c.n++
+		c.n.Add(1)
 	}
 	return false
 }
@@ -50,10 +51,10 @@ func TestACommittedReadStopsAtAnOpenTransaction(t *testing.T) {
 		waitFor(t, "it is acknowledged here", func() bool { return p.log.AckEnd() == int64(i+2) })
 	}
 	for _, c := range []struct{ high, stable int64 }{{1, 1}, {2, 1}, {3, 3}} {
-		before := watch.n
+		before := watch.n.Load()
 		acknowledge(p, 2, 0, c.high)
-		if e := p.Ends(); e.HighWatermark != c.high || e.LastStable != c.stable || p.Stable() != c.stable || watch.n == before {
-			t.Errorf("at high watermark %d: %+v, readers were woken %d times", c.high, e, watch.n-before)
+		if e := p.Ends(); e.HighWatermark != c.high || e.LastStable != c.stable || p.Stable() != c.stable || watch.n.Load() == before {
+			t.Errorf("at high watermark %d: %+v, readers were woken %d times", c.high, e, watch.n.Load()-before)
 		}
 		res, err := p.Read(ReadRequest{Offset: 0, MaxBytes: 1 << 20, Committed: true, CurrentEpoch: -1, FetchedEpoch: -1})
 		must(t, err)
@@ -89,10 +90,10 @@ func TestNoReadReturnsRecordsAboveTheHighWatermark(t *testing.T) {
 		must(t, begin(t, p, AcksLeader, 2).wait(t))
 	}
 	for high := int64(0); high <= 6; high += 2 {
-		before := watch.n
+		before := watch.n.Load()
 		acknowledge(p, 2, 0, high)
-		if moved := high > 0; (watch.n > before) != moved {
-			t.Errorf("the high watermark moved to %d: completed %d times", high, watch.n-before)
+		if moved := high > 0; (watch.n.Load() > before) != moved {
+			t.Errorf("the high watermark moved to %d: completed %d times", high, watch.n.Load()-before)
 		}
 		for offset := int64(0); offset <= 6; offset++ {
 			res, err := p.Read(ReadRequest{Offset: offset, MaxBytes: 1 << 20, CurrentEpoch: -1, FetchedEpoch: -1})

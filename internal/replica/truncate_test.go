@@ -35,10 +35,10 @@ func TestTruncationLowersTheHighWatermark(t *testing.T) {
 	watch := &completions{}
 	p.env.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.env.park.Close()
-	before := watch.n
+	before := watch.n.Load()
 	must(t, cut(p.log, 3, false))
-	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 3 || watch.n == before {
-		t.Errorf("after a truncation: %+v, completed %d times", e, watch.n-before)
+	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 3 || watch.n.Load() == before {
+		t.Errorf("after a truncation: %+v, completed %d times", e, watch.n.Load()-before)
 	}
 	numbered := make(chan error, 1)
 	replicate(p, 1, 3, 3, at(t, 3), func(err error) { numbered <- err }) // the leader sends 3, but sent 4 before
@@ -51,9 +51,9 @@ func TestTruncationLowersTheHighWatermark(t *testing.T) {
 	if e := p.Ends(); e.HighWatermark != 2 || e.LogStart != 2 || e.LogEnd != 2 {
 		t.Errorf("after a reset: %+v", e)
 	}
-	before = watch.n
+	before = watch.n.Load()
 	must(t, cut(p.log, 9, true))
-	if e := p.Ends(); e.HighWatermark != 9 || e.LogStart != 9 || e.LogEnd != 9 || watch.n == before {
-		t.Errorf("after a reset to a later start: %+v, completed %d times", e, watch.n-before)
+	if e := p.Ends(); e.HighWatermark != 9 || e.LogStart != 9 || e.LogEnd != 9 || watch.n.Load() == before {
+		t.Errorf("after a reset to a later start: %+v, completed %d times", e, watch.n.Load()-before)
 	}
 }
