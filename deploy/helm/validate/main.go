@@ -1,7 +1,8 @@
 // Command validate decodes manifests from standard input as the API server does that validates
 // fields strictly: an unknown or duplicate field, or a value of another type, is an error. It is a
 // module of its own, so that chronik does not depend on Kubernetes. It does not know how the
-// manifests are made.
+// manifests are made. kubeconform would need schemas from the network, and the types of the API say
+// the same.
 package main
 
 import (

@@ -7,7 +7,8 @@ import (
 )
 
 // pace spreads bytes over time. It remembers bytes, not a time: another rate applies at once, also
-// to what was read before.
+// to what was read before. golang.org/x/time/rate would refuse a read above its burst, and has no
+// debt for a read whose size is known after it only.
 type pace struct {
 	mu   sync.Mutex
 	debt float64 // bytes sent ahead of the rate

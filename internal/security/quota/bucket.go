@@ -28,7 +28,8 @@ const maxDebt = time.Hour
 //
 // Its balance is kept as the time at which it is 0: a bucket whose rate is 1,000 bytes a second,
 // and whose zero is 2 s ahead, is in debt with 2,000 bytes. So time passes without a write, and a
-// charge is one atomic exchange.
+// charge is one atomic exchange. golang.org/x/time/rate takes a lock, and refuses what is above its
+// burst; here any request is served, and its debt delays the next one.
 type bucket struct {
 	owner Entity
 	limit Limit
