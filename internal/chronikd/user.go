@@ -60,8 +60,8 @@ func oneName(_ *cobra.Command, args []string) error {
 	if !login.ValidName(args[0]) {
 		return usage(fmt.Errorf("the name of a user has 1 to %d bytes and no control characters", metadata.MaxUserName))
 	}
-	if strings.Contains(args[0], ":") {
-		return usage(errors.New("the name has a colon; add such a user with chronikctl user add"))
+	if !login.FitsLine(args[0]) {
+		return usage(errors.New("the name has a colon or begins with #; add such a user with chronikctl user add"))
 	}
 	return nil
 }

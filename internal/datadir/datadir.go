@@ -5,8 +5,7 @@
 // whose logs belong to another cluster, or whose metadata is missing or older than its copy. It
 // locks the data directory, closes the metadata to other users, and keeps the copy of the metadata
 // while few voters have them. Its errors say what to do, with an exit code. Packages storage and
-// raftstore open the directories; datadir does not know the
-// formats of their files.
+// raftstore open the directories; datadir does not know the formats of their files.
 package datadir
 
 import (

@@ -23,9 +23,13 @@ import (
 )
 
 // newUsers is the file of the data directory in which `chronikd user add` leaves users for the
-// broker of the directory, as lines of login.UserLines with keys in the place of passwords. The
-// first line names who has left them. Only who may write into the directory can make it, and the
-// metadata of that user's broker are in the same directory.
+// broker of the directory, as lines of login.UserLines with keys in the place of passwords:
+//
+//	# uid=1000
+//	NAME:SCRAM-SHA-256:KEYS
+//
+// The first line names who has left them. Only who may write into the directory can make it, and
+// the metadata of that user's broker are in the same directory.
 const newUsers = "new-users"
 
 // by begins the first line of the file.
@@ -35,27 +39,22 @@ const by = "# uid="
 const takeEvery = time.Second
 
 // LeaveUser leaves a user's password for the broker of a data directory, which is there. The name
-// has no colon. own gives the file the owner that the broker needs.
+// fits a line (login.FitsLine). own gives the file the owner that the broker needs.
 func LeaveUser(fsys vfs.FS, dir, name string, password secret.Secret, own func(file string) error) error {
 	at := path.Join(dir, newUsers)
 	text, err := vfs.ReadFile(fsys, at)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	lines := []string{fmt.Sprintf("%s%d", by, os.Getuid())}
-	for line := range strings.Lines(string(text)) { // of other users, which no broker has taken yet
-		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, name+":") {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
+	var keys []metadata.Credential
 	for _, m := range []metadata.ScramMechanism{metadata.ScramSHA256, metadata.ScramSHA512} {
 		c, err := login.NewCredential(m, password, login.DefaultIterations)
 		if err != nil {
 			return err
 		}
-		lines = append(lines, strings.Join([]string{name, m.String(), login.Stored(c)}, ":"))
+		keys = append(keys, c)
 	}
-	err = vfs.WriteFile(fsys, at+".tmp", []byte(strings.Join(lines, "\n")+"\n"), true)
+	err = vfs.WriteFile(fsys, at+".tmp", []byte(leave(os.Getuid(), string(text), name, keys)), true)
 	if err == nil {
 		err = own(at + ".tmp")
 	}
@@ -66,6 +65,20 @@ func LeaveUser(fsys vfs.FS, dir, name string, password secret.Secret, own func(f
 		return err
 	}
 	return fsys.SyncDir(dir)
+}
+
+// leave returns the content of the file with the keys of another user; text is the former one.
+func leave(uid int, text, name string, keys []metadata.Credential) string {
+	lines := []string{fmt.Sprintf("%s%d", by, uid)}
+	for line := range strings.Lines(text) { // of other users, which no broker has taken yet
+		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, name+":") {
+			lines = append(lines, strings.TrimRight(line, "\r\n"))
+		}
+	}
+	for _, c := range keys {
+		lines = append(lines, strings.Join([]string{name, c.Mechanism.String(), login.Stored(c)}, ":"))
+	}
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // AwaitTaken waits until the broker of a data directory has set the passwords that are left there.

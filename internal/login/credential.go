@@ -134,9 +134,12 @@ func (u *UserLine) credential() (metadata.Credential, error) {
 	return NewCredential(u.Mechanism, u.password, DefaultIterations)
 }
 
+// FitsLine reports whether a line of a file of users can have a valid name.
+func FitsLine(name string) bool { return !strings.Contains(name, ":") && !strings.HasPrefix(name, "#") }
+
 // UserLines yields the lines of a file of users, or an error for a malformed line, which shows no
 // password. It skips empty lines and those that begin with #. A user may have a line for each
-// mechanism.
+// mechanism. FitsLine says which names a line can have.
 func UserLines(text string) iter.Seq2[UserLine, error] {
 	return func(yield func(UserLine, error) bool) {
 		seen := map[string]bool{}

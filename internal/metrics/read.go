@@ -55,7 +55,8 @@ func (s Distribution) Mean() float64 {
 }
 
 // Distributions returns the distributions of a histogram with one label, by the label's values, for
-// components that show them without Prometheus.
+// components that show them without Prometheus. The goroutine that collects them ends with the
+// last one.
 func Distributions(h *prometheus.HistogramVec) map[string]Distribution {
 	ch := make(chan prometheus.Metric)
 	go func() {

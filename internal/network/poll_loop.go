@@ -53,7 +53,8 @@ func (p *poller) startLoop() {
 }
 
 // run is the goroutine of a pollLoop. It ends when it was replaced or the set is closed. If the set
-// fails, the connections' own goroutines read them from then on.
+// fails, the connections' own goroutines read them from then on. The appends of a pass are durable
+// when the pass has committed, not before.
 func (p *poller) run(s *pollLoop) {
 	polls.Set()
 	for {

@@ -11,7 +11,9 @@ import (
 )
 
 // roster is the brokers of a cluster that were given a number. It is kept next to the authority's
-// certificate, since the directories of brokers are moved to their machines.
+// certificate, since the directories of brokers are moved to their machines. The file has a line
+// for each broker, its number and then its addresses, with spaces between them. Lines that begin
+// with # are comments.
 type roster []entry
 
 type entry struct {
@@ -39,23 +41,35 @@ func readRoster(dir string) (r roster, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	for line := range strings.Lines(string(text)) {
+	all, err := parseRoster(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, e := range all {
+		_, err = os.Lstat(filepath.Join(stage(dir), fmt.Sprintf("node-%d", e.id)))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			r = append(r, e)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// parseRoster is the reverse of text.
+func parseRoster(text string) (r roster, err error) {
+	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
 		id, err := strconv.Atoi(words[0])
 		if err != nil || id < 1 {
-			return nil, fmt.Errorf("%s: the line %q does not begin with the number of a broker; repair it, or put a copy back",
-				path, strings.TrimSpace(line))
+			return nil, fmt.Errorf("the line %q does not begin with the number of a broker; repair it, or put a copy back",
+				strings.TrimSpace(line))
 		}
-		_, err = os.Lstat(filepath.Join(stage(dir), fmt.Sprintf("node-%d", id)))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			r = append(r, entry{id, words[1:]})
-		case err != nil:
-			return nil, err
-		}
+		r = append(r, entry{id, words[1:]})
 	}
 	return r, nil
 }

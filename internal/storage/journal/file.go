@@ -8,7 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// file is one file of the journal that this process writes.
+// file is one file of the journal that this process writes. Its datasync, after which a failed one
+// allows no other call, is in writer.go.
 type file struct {
 	f        vfs.File
 	name     string

@@ -159,9 +159,9 @@ type Journal struct {
 	// asked: a caller waits for written entries to become durable.
 	asked bool
 
-	outcomes  chan batch    // to the notifier
+	outcomes  chan batch    // to the notifier, in order; when it is full, the writer waits, which closes it at its end
 	notifying atomic.Int64  // batches that the notifier has not finished
-	free      chan []*Entry // slices to use again; one more is left to the collector
+	free      chan []*Entry // slices to use again; one more is left to the collector; never closed
 	done      sync.WaitGroup
 }
 

@@ -145,8 +145,9 @@ func (j *Journal) Wake() {
 }
 
 // writeAndSync writes the queued group, notifies the owners of entries acknowledged when written,
-// syncs the group if an entry needs that, and notifies the other owners. The caller must be busy
-// and must call freeLocked afterwards.
+// syncs the group if an entry needs that, and notifies the other owners. After an error the journal
+// has failed, and the entries that were not reported are never acknowledged. The caller must be
+// busy and must call freeLocked afterwards.
 func (j *Journal) writeAndSync(tell func(batch)) {
 	err := j.writeWaiting()
 	if err == nil {
@@ -198,7 +199,8 @@ func (j *Journal) writeWaiting() error {
 }
 
 // acknowledge notifies the owners of the group. In a mixed group, owners of entries acknowledged
-// when written do not wait for the datasync.
+// when written do not wait for the datasync. It returns the error of the datasync: then no owner of
+// the others was notified.
 func (j *Journal) acknowledge(tell func(batch)) error {
 	g := &j.group
 	written, rest := j.split(g.entries)

@@ -16,7 +16,7 @@ import (
 
 // encodes matches code that makes bytes for a file or for another process.
 var encodes = regexp.MustCompile(`\b(binary\.(Append\w+|\w+Endian\.(Put|Append)\w+)|bytesio\.Append|json\.(Marshal\w*|NewEncoder)|` +
-	`yaml\.Marshal|statefile\.Write\w*|statelog\.Format\{)`)
+	`yaml\.Marshal|statefile\.Write\w*|statelog\.Format\{|vfs\.WriteFile|writeNew\()`)
 
 // toolWrites matches code of the command lines that writes a text which a program may read again.
 // Their other texts are for people.
@@ -42,6 +42,10 @@ var noFormatFiles = map[string]string{
 	"internal/metadata/acls.go":                 "a hash, which is the id of a rule",
 	"internal/metadata/model.go":                "a text in values that values.go encodes",
 	"internal/shareleader/deadletter/copier.go": "a hash, which is a producer id",
+	"internal/secureinit/add.go":                "writes configurations, certificates and the roster of roster.go",
+	"internal/secureinit/secureinit.go":         "writes configurations and certificates",
+	"internal/storage/create.go":                "writes what names.go encodes",
+	"internal/storage/move_copy.go":             "copies indexes, and writes what internal/storage/txnindex encodes",
 }
 
 // formatFaults compares the tables of formats with the files that encode, and with their packages.

@@ -53,8 +53,8 @@ func list(a *app.App) *cobra.Command {
 	}
 	c.Flags().StringVar(&who, "principal", "", "only rules of this user, or principal such as User:*")
 	c.Flags().StringVar(&host, "host", "", "only rules of this host; * for those of every host")
-	c.Flags().StringVar(&op, "operation", "any", "only rules of this operation")
-	c.Flags().StringVar(&permission, "permission", "any", "only rules that allow, or deny")
+	c.Flags().StringVar(&op, "operation", "any", "only rules of this operation, such as read, or any")
+	c.Flags().StringVar(&permission, "permission", "any", "only rules with this permission: allow, deny or any")
 	app.CompleteFlag(c, "permission", app.OneOf("allow", "deny", "any"))
 	return c
 }

@@ -43,7 +43,7 @@ type Options struct {
 // Flags adds the flags to a command.
 func (o *Options) Flags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list what would be moved, with the bytes to copy, and the elections")
-	c.Flags().IntVar(&o.atATime, "at-a-time", defaultAtATime, "how many partitions are copied at a time")
+	c.Flags().IntVar(&o.atATime, "at-a-time", defaultAtATime, "how many partitions are copied at a time, at least 1")
 	c.Flags().StringVar(&o.throttle, "throttle", "", "bytes a second that each broker copies at most, such as 20MiB; removed at the end")
 }
 

@@ -1,0 +1,63 @@
+package guard
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/login"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/testing/must"
+)
+
+// keysOf returns the credentials of a user, all of whose bytes are the same letter.
+func keysOf(letter string) []metadata.Credential {
+	of := func(n int) secret.Secret { return secret.Of(strings.Repeat(letter, n)) }
+	return []metadata.Credential{
+		{Mechanism: metadata.ScramSHA256, Iterations: 8192, Salt: of(24), StoredKey: of(32), ServerKey: of(32)},
+		{Mechanism: metadata.ScramSHA512, Iterations: 8192, Salt: of(24), StoredKey: of(64), ServerKey: of(64)},
+	}
+}
+
+func TestFormatIsFixed(t *testing.T) {
+	salt, short, long := strings.Repeat("a2tr", 8), strings.Repeat("a2tr", 10)+"a2s=", strings.Repeat("a2tr", 21)+"aw=="
+	kim := "kim:SCRAM-SHA-256:[iterations=8192,salt=" + salt + ",storedkey=" + short + ",serverkey=" + short + "]\n" +
+		"kim:SCRAM-SHA-512:[iterations=8192,salt=" + salt + ",storedkey=" + long + ",serverkey=" + long + "]\n"
+	got := leave(1000, "", "kim", keysOf("k"))
+	if want := "# uid=1000\n" + kim; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	// The keys of the same user are replaced, and those of others stay. The first line is the last
+	// call's.
+	got = leave(0, leave(1000, leave(7, got, " b", keysOf("x")), " b", keysOf("k")), "c", keysOf("k"))
+	want := "# uid=0\n" + kim + strings.ReplaceAll(kim, "kim:", " b:") + strings.ReplaceAll(kim, "kim:", "c:")
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// FuzzLeft leaves users with any names that fit a line, and reads them again. No other text ends
+// the broker, and no error shows what stands where a password does.
+func FuzzLeft(f *testing.F) {
+	f.Add("kim", "# uid=1\nbob:SCRAM-SHA-256:x\n")
+	f.Add(" b", "a:b:")
+	f.Add("c", "a:SCRAM-SHA-1:x\r\n")
+	f.Fuzz(func(t *testing.T, name, text string) {
+		const password = "5e4f1c0a"
+		if strings.Contains(text, password) || strings.Contains(name, password) {
+			return
+		}
+		for _, err := range login.UserLines(strings.ReplaceAll(text, "\n", password+"\n")) {
+			if err != nil && strings.Contains(err.Error(), ":"+password) {
+				t.Fatal(err)
+			}
+		}
+		if !login.ValidName(name) || !login.FitsLine(name) || name == "other" {
+			return
+		}
+		users, err := login.ParseUsers(leave(1, leave(2, "", "other", keysOf("o")), name, keysOf("k")))
+		if must.OK(t, err); len(users) != 2 || users[1].Name != name || len(users[1].Credentials) != 2 {
+			t.Fatalf("%+v", users)
+		}
+	})
+}
