@@ -205,6 +205,10 @@ func TestI12ACommitNeedsAllRecordsSinceTheAdd(t *testing.T) {
 					c.before(d)
 				}
 				d.bring(Empty, version)
+				if c.before != nil { // the partition gets a marker first
+					d.send(d.addOf(version, p))
+					d.answer(nil)
+				}
 				d.add(version, p)
 				for _, f := range c.steps {
 					f(d)
@@ -231,5 +235,132 @@ func TestI12ACommitNeedsAllRecordsSinceTheAdd(t *testing.T) {
 	d.change("a")
 	if got := d.end(2, 100, 3, true).Err; got != nil {
 		t.Errorf("after the topic was created again: %v", got)
+	}
+}
+
+// A partition that may have lost the marker of a transaction gets another one before it is added to
+// the next one, one for each loss and load. It commits if that is known of all transactions of the
+// producer. The partitions of groups' offsets are no exception.
+func TestAPartitionThatMayHaveLostAMarkerGetsOneFirst(t *testing.T) {
+	offsets := Partition{"__consumer_offsets", 0}
+	for version := int16(1); version <= 2; version++ {
+		for _, p := range []Partition{a(0), offsets} {
+			d := newDesk(t)
+			d.topics[offsets.Topic] = 1
+			d.change()
+			d.bring(Empty, version)
+			ended := func(commit bool) {
+				d.add(version, p)
+				pid, epoch := d.state().identity()
+				if got := d.end(version, pid, epoch, commit); got.Err != nil {
+					t.Fatalf("%+v", got)
+				}
+				d.answer(nil)
+			}
+			lose := func() { d.topics.elect(p.Topic, true); d.change(p.Topic) }
+			// waits checks that the partition waits for a marker, also if the producer asks again.
+			commits := true
+			waits := func(why string) {
+				t.Helper()
+				pid, epoch := d.state().identity()
+				want := []string{fmt.Sprintf("%s-0 pid %d epoch %d commit %t v1 ce %d", p.Topic, pid, epoch, commits, d.epoch)}
+				was := d.state().state
+				for range 2 {
+					err := ask[Added](d, d.addOf(version, Partition{"b", 0}, p)).Err
+					if got := sentMarkers(d); err != kerr.ConcurrentTransactions || !slices.Equal(got, want) || d.state().state != was {
+						t.Fatalf("version %d, %s: %v, markers %q, want %q, in %v", version, why, err, got, want, d.state().state)
+					}
+				}
+			}
+			ended(true)
+			lose()
+			waits("a loss")
+			d.answer(kerr.LeaderNotAvailable)
+			if err := ask[Added](d, d.addOf(version, p)).Err; err != kerr.ConcurrentTransactions || len(d.sent) > 0 {
+				t.Errorf("version %d: %v and %d markers right after a failure", version, err, len(d.sent))
+			}
+			d.advance(firstPause)
+			waits("a failure")
+			d.topics.elect(p.Topic, true) // it may have lost this marker, too
+			d.change(p.Topic)
+			d.answer(nil)
+			waits("a loss after the marker was sent")
+			d.answer(nil)
+			ended(true)
+			ended(true)
+			d.add(version, Partition{"b", 0})
+			lose()
+			waits("a loss, in a transaction")
+			d.answer(kerr.InvalidProducerEpoch) // nothing of this epoch is open there
+			ended(true)
+			d.reload()
+			commits = false
+			waits("a load")
+			d.answer(nil)
+			d.init(none, none)
+			lose()
+			waits("a new epoch")
+			d.topics[p.Topic] += 100 // created again, before the result
+			d.topics["loss of "+p.Topic] = 0
+			d.change(p.Topic)
+			if err := ask[Added](d, d.addOf(version, p)).Err; err != kerr.ConcurrentTransactions {
+				t.Errorf("version %d: %v while a marker is on its way to the topic before", version, err)
+			}
+			d.answer(nil)
+			ended(true)
+		}
+	}
+}
+
+// After an abort, what a lost marker left open may be the aborted transaction.
+func TestAMarkerAfterALossAbortsIfATransactionOfTheProducerWasAborted(t *testing.T) {
+	for version := int16(1); version <= 2; version++ {
+		for _, state := range []State{CompleteCommit, CompleteAbort} {
+			d := newDesk(t)
+			d.bring(state, version)
+			d.add(version, Partition{"b", 0}) // and a later one commits
+			pid, epoch := d.state().identity()
+			d.end(version, pid, epoch, true)
+			d.answer(nil)
+			d.topics.elect("a", true)
+			d.change("a")
+			d.send(d.addOf(version, a(0)))
+			pid, epoch = d.state().identity()
+			want := []string{fmt.Sprintf("a-0 pid %d epoch %d commit %t v1 ce %d", pid, epoch, state.commits(), d.epoch)}
+			if got := sentMarkers(d); !slices.Equal(got, want) {
+				t.Errorf("version %d, after %v: %q, want %q", version, state, got, want)
+			}
+		}
+	}
+}
+
+// A Shard forgets spots beyond a bound, and never one whose marker is on its way.
+func TestSpotsAreBounded(t *testing.T) {
+	d := newDesk(t)
+	d.trusts = true
+	d.topics["a"], d.topics["b"] = 99, 1
+	d.topics.elect("a", true)
+	d.change()
+	d.bring(Empty, 1)
+	d.send(d.addOf(1, a(0)))
+	d.sent = nil // it has no result
+	for i := range maxClear/99 + 2 {
+		id := fmt.Sprint("id ", i)
+		got := ask[Identity](d, InitProducerID{ID: id, Timeout: 60_000, ProducerID: none, Epoch: none})
+		e := Add{ID: id, ProducerID: got.ProducerID, Epoch: got.Epoch, Version: 1}
+		for n := range int32(99) {
+			e.Partitions = append(e.Partitions, AddedPartition{Partition: a(n)})
+		}
+		ask[Added](d, e)
+		d.answer(nil)
+		if err := ask[Added](d, e).Err; err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+	}
+	if err := ask[Added](d, d.addOf(1, a(0))).Err; err != kerr.ConcurrentTransactions || len(d.sent) > 0 {
+		t.Errorf("%v, %d markers", err, len(d.sent))
+	}
+	if n := len(d.shard.spots); n > maxClear {
+		t.Errorf("%d spots are remembered, more than %d", n, maxClear)
 	}
 }
