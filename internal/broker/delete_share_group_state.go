@@ -27,9 +27,13 @@ func deleteShareGroupStateAPI() api {
 
 func deleteShareGroupState(ctx context.Context, b *Handler, r *network.Request, req *kmsg.DeleteShareGroupStateRequest) kmsg.Response {
 	keys := sharesNamed(req)
+	items := make([]sharestate.Deleting, len(keys))
+	for i, k := range keys {
+		items[i] = sharestate.Deleting{Key: k, Coordinator: sharestate.AnyCoordinator}
+	}
 	ctx, cancel := b.sharesTime(ctx)
 	defer cancel()
-	errs := askShares(ctx, b, keys, func(at []int) any { return sharestate.Delete(pick(keys, at)) }, failedShare)
+	errs := askShares(ctx, b, keys, func(at []int) any { return sharestate.Delete(pick(items, at)) }, failedShare)
 	resp := respondTo(r, kmsg.NewPtrDeleteShareGroupStateResponse())
 	for i := range req.Topics {
 		t := kmsg.NewDeleteShareGroupStateResponseTopic()

@@ -37,7 +37,8 @@ func initializeShareGroupState(ctx context.Context, b *Handler, r *network.Reque
 			if start < -1 {
 				start = math.MinInt64 // what is below has a meaning between brokers
 			}
-			items = append(items, sharestate.Initializing{Key: keys[len(items)], StateEpoch: p.StateEpoch, Start: start})
+			items = append(items, sharestate.Initializing{Key: keys[len(items)], StateEpoch: p.StateEpoch, Start: start,
+				Coordinator: sharestate.AnyCoordinator})
 		}
 	}
 	ctx, cancel := b.sharesTime(ctx)

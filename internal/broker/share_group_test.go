@@ -30,13 +30,13 @@ func (s *shareStates) Initialize(_ context.Context, items []sharestate.Initializ
 	done(make([]*kerr.Error, len(items)))
 }
 
-func (s *shareStates) Delete(_ context.Context, keys []format.Key, done func([]*kerr.Error)) {
+func (s *shareStates) Delete(_ context.Context, items []sharestate.Deleting, done func([]*kerr.Error)) {
 	s.mu.Lock()
-	for _, k := range keys {
-		delete(s.all, k)
+	for _, x := range items {
+		delete(s.all, x.Key)
 	}
 	s.mu.Unlock()
-	done(make([]*kerr.Error, len(keys)))
+	done(make([]*kerr.Error, len(items)))
 }
 
 func (s *shareStates) Summarize(_ context.Context, keys []format.Key, done func([]sharestate.Summary)) {

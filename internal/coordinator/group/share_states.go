@@ -28,7 +28,8 @@ type SharePartition struct {
 //
 // The sender carries out the requests of a group in the order in which they were sent, one at a
 // time, also those of a former machine of this broker. So no Initialize is carried out after a
-// Delete that was sent later, unless the group's coordinator has moved to another broker.
+// Delete that was sent later. Of a machine on another broker, whose leader epoch is over, share
+// coordinators refuse what comes late.
 type InitializeShares struct {
 	Group      string
 	StateEpoch int32

@@ -21,7 +21,7 @@ import (
 // COORDINATOR_NOT_AVAILABLE says that the item may have been carried out.
 type ShareStates interface {
 	Initialize(ctx context.Context, items []sharestate.Initializing, done func([]*kerr.Error))
-	Delete(ctx context.Context, keys []format.Key, done func([]*kerr.Error))
+	Delete(ctx context.Context, items []sharestate.Deleting, done func([]*kerr.Error))
 	Summarize(ctx context.Context, keys []format.Key, done func([]sharestate.Summary))
 	// Inspect asks the leaders of the data partitions.
 	Inspect(ctx context.Context, keys []format.Key, done func([]sharestate.Led))
@@ -58,8 +58,10 @@ func newShareRequests(states ShareStates) *shareRequests {
 	return r
 }
 
-// send is that of coordinator.Options.
-func (r *shareRequests) send(_, _ int32, request any, _ *groupcommit.Batch, done func(result any)) {
+// send is that of coordinator.Options. The share coordinators refuse what a machine has sent in a
+// former leader epoch: it may have waited here, at the desk or on the wire while its successor
+// asked for the opposite.
+func (r *shareRequests) send(_, epoch int32, request any, _ *groupcommit.Batch, done func(result any)) {
 	var q *shareRequest
 	switch e := request.(type) {
 	case group.InitializeShares:
@@ -67,7 +69,7 @@ func (r *shareRequests) send(_, _ int32, request any, _ *groupcommit.Batch, done
 			begin: func(ctx context.Context, done func([]*kerr.Error)) {
 				items := make([]sharestate.Initializing, len(e.Partitions))
 				for i, p := range e.Partitions {
-					items[i] = sharestate.Initializing{Key: keyOf(e.Group, p), StateEpoch: e.StateEpoch, Start: -1}
+					items[i] = sharestate.Initializing{Key: keyOf(e.Group, p), StateEpoch: e.StateEpoch, Start: -1, Coordinator: epoch}
 					switch {
 					case e.Starts != nil:
 						items[i].Start = e.Starts[i]
@@ -81,11 +83,11 @@ func (r *shareRequests) send(_, _ int32, request any, _ *groupcommit.Batch, done
 	case group.DeleteShares:
 		q = &shareRequest{group: e.Group, partitions: e.Partitions,
 			begin: func(ctx context.Context, done func([]*kerr.Error)) {
-				keys := make([]format.Key, len(e.Partitions))
+				items := make([]sharestate.Deleting, len(e.Partitions))
 				for i, p := range e.Partitions {
-					keys[i] = keyOf(e.Group, p)
+					items[i] = sharestate.Deleting{Key: keyOf(e.Group, p), Coordinator: epoch}
 				}
-				r.states.Delete(ctx, keys, done)
+				r.states.Delete(ctx, items, done)
 			},
 			done: func(errs []*kerr.Error) { done(group.SharesDeleted{DeleteShares: e, Errs: errs}) }}
 	default: // a bug: package group makes the requests, and nothing that was received chooses their type
@@ -143,6 +145,11 @@ func (r *shareRequests) begin(q *shareRequest) {
 	ctx, cancel := context.WithTimeout(r.ctx, shareTimeout)
 	q.begin(ctx, func(errs []*kerr.Error) {
 		cancel()
+		for i, err := range errs {
+			if err == kerr.FencedLeaderEpoch { // to the client, whose request it was
+				errs[i] = kerr.NotCoordinator
+			}
+		}
 		q.done(errs)
 		if next := r.next(q.group); next != nil {
 			r.begin(next)

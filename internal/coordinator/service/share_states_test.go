@@ -11,9 +11,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
-	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 )
 
 // fakeStates keeps requests until a test ends them.
@@ -55,12 +55,12 @@ func (f *fakeStates) Initialize(ctx context.Context, items []sharestate.Initiali
 	f.add(ctx, what, len(items), done)
 }
 
-func (f *fakeStates) Delete(ctx context.Context, keys []format.Key, done func([]*kerr.Error)) {
-	what := "delete " + keys[0].Group
-	for _, k := range keys {
-		what += fmt.Sprint(" ", k.Topic[0], "/", k.Partition)
+func (f *fakeStates) Delete(ctx context.Context, items []sharestate.Deleting, done func([]*kerr.Error)) {
+	what := "delete " + items[0].Key.Group
+	for _, x := range items {
+		what += fmt.Sprint(" ", x.Key.Topic[0], "/", x.Key.Partition)
 	}
-	f.add(ctx, what, len(keys), done)
+	f.add(ctx, what, len(items), done)
 }
 
 // asker sends the requests of group coordinators.
@@ -179,4 +179,111 @@ func TestShareRequestsEnd(t *testing.T) {
 	defer none.stop()
 	none.ask("none", initializing("g", 0, 1))
 	none.want(t, "", "none COORDINATOR_NOT_AVAILABLE COORDINATOR_NOT_AVAILABLE")
+}
+
+// A former coordinator of a group still has requests on their way when the next one removes the
+// states and begins them again. The share coordinator is real, and each coordinator has a queue of
+// its own to it.
+func TestLateRequestsOfAFormerCoordinatorChangeNothing(t *testing.T) {
+	first := initializing("g", 0)
+	deletion := group.DeleteShares{Group: "g", Partitions: first.Partitions}
+	altered, added := first, first
+	altered.StateEpoch, altered.Starts = 9, []int64{500}
+	added.Added = true
+	for what, late := range map[string]any{"delete": deletion, "initialize": first, "added": added, "alter": altered} {
+		t.Run(what, func(t *testing.T) {
+			exists := &known{epoch: 1}
+			shard := sharestate.New(sharestate.Config{SnapshotUpdates: 3, Memory: coordinator.NewMemoryBudget(1 << 20)})
+			shard.Handle(time.Now(), 0, sharestate.TopicsChanged{Topics: exists}, &coordinator.Effects{})
+			queue := func(epoch int32) *delayed {
+				d := &delayed{shard: shard, epoch: epoch}
+				d.requests = newShareRequests(d)
+				t.Cleanup(d.requests.stop)
+				return d
+			}
+			former, next := queue(1), queue(2)
+			former.ask(first)
+			former.arrive(t, "[<nil>]")
+			former.ask(late)
+			exists.epoch = 2
+			next.ask(deletion)
+			next.arrive(t, "[<nil>]")
+			before := summary(shard)
+			if before.Err != kerr.InvalidRequest {
+				t.Fatalf("after the deletion: %+v", before)
+			}
+			again := *former // what is on the wire may arrive twice
+			former.arrive(t, "["+kerr.NotCoordinator.Error()+"]")
+			if got := summary(shard); got != before {
+				t.Errorf("a late request makes a state: %+v", got)
+			}
+			begun := first
+			begun.StateEpoch = 8
+			next.ask(begun)
+			next.arrive(t, "[<nil>]")
+			before = summary(shard)
+			again.carryOut()
+			if got := summary(shard); got != before || got.StateEpoch != 8 {
+				t.Errorf("a late request makes %+v of %+v", got, before)
+			}
+		})
+	}
+}
+
+// known is a cluster with one partition, and group coordinators with a leader epoch.
+type known struct{ epoch int32 }
+
+func (k *known) LeaderEpoch([16]byte, int32) int32 { return 0 }
+func (k *known) GroupEpoch(string) int32           { return k.epoch }
+
+func summary(shard *sharestate.Shard) sharestate.Summary {
+	var out coordinator.Effects
+	shard.Handle(time.Now(), 1, sharestate.Summarize{{Group: "g", Topic: [16]byte{1}}}, &out)
+	return out.Replies[0].Response.([]sharestate.Summary)[0]
+}
+
+// delayed is a group coordinator whose requests wait until a test lets them arrive.
+type delayed struct {
+	ShareStates // groups ask for nothing else
+
+	requests *shareRequests
+	shard    *sharestate.Shard
+	epoch    int32
+	event    any // on its way
+	done     func([]*kerr.Error)
+	result   string
+}
+
+func (d *delayed) Initialize(_ context.Context, items []sharestate.Initializing, done func([]*kerr.Error)) {
+	d.event, d.done = sharestate.Initialize(items), done
+}
+
+func (d *delayed) Delete(_ context.Context, items []sharestate.Deleting, done func([]*kerr.Error)) {
+	d.event, d.done = sharestate.Delete(items), done
+}
+
+func (d *delayed) ask(request any) {
+	d.requests.send(0, d.epoch, request, nil, func(result any) {
+		switch r := result.(type) {
+		case group.SharesInitialized:
+			d.result = fmt.Sprint(r.Errs)
+		case group.SharesDeleted:
+			d.result = fmt.Sprint(r.Errs)
+		}
+	})
+}
+
+func (d *delayed) carryOut() []*kerr.Error {
+	var out coordinator.Effects
+	d.shard.Handle(time.Now(), 1, d.event, &out)
+	return out.Replies[0].Response.([]*kerr.Error)
+}
+
+// arrive carries out what is on its way, and checks the result that the machine gets.
+func (d *delayed) arrive(t *testing.T, want string) {
+	t.Helper()
+	d.done(d.carryOut())
+	if d.result != want {
+		t.Errorf("%+v: %s, want %s", d.event, d.result, want)
+	}
 }

@@ -102,6 +102,15 @@ func (e leaderEpochs) LeaderEpoch(topic [16]byte, partition int32) int32 {
 	return t.Partitions.At(partition).LeaderEpoch
 }
 
+// GroupEpoch implements sharestate.Topics.
+func (e leaderEpochs) GroupEpoch(group string) int32 {
+	t := e.img.Topic(OffsetsTopic)
+	if t == nil {
+		return -1
+	}
+	return t.Partitions.At(coordinator.PartitionFor(group, t.Partitions.Len())).LeaderEpoch
+}
+
 // epochsChanged returns the event that tells shards about a metadata change, nil if no leader epoch
 // has changed, and no topic or partition was created or deleted.
 func epochsChanged(next *metadata.Image, d *metadata.Delta) any {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/desk"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
@@ -85,7 +86,8 @@ func ask[Item, Result any](x *shared, method func(context.Context, []Item, func(
 // open initializes and opens a state, and returns what its leader then writes with.
 func (x *shared) open(k format.Key) sharestate.Writing {
 	x.t.Helper()
-	if errs := ask(x, x.desk.Initialize, sharestate.Initializing{Key: k, StateEpoch: 1, Start: 0}); errs[0] != nil {
+	begin := sharestate.Initializing{Key: k, StateEpoch: 1, Start: 0, Coordinator: sharestate.AnyCoordinator}
+	if errs := ask(x, x.desk.Initialize, begin); errs[0] != nil {
 		x.t.Fatal(errs[0])
 	}
 	p := ask(x, x.desk.Peek, k)[0]
@@ -163,7 +165,7 @@ func TestStatesEndWithTheirTopic(t *testing.T) {
 		t.Error("a state takes no memory")
 	}
 	internal := format.Key{Group: "g", Topic: x.applier.Image().Topic(SharesTopic).ID}
-	err := ask(x, x.desk.Initialize, sharestate.Initializing{Key: internal, StateEpoch: 1, Start: 0})[0]
+	err := ask(x, x.desk.Initialize, sharestate.Initializing{Key: internal, StateEpoch: 1, Coordinator: sharestate.AnyCoordinator})[0]
 	if err != kerr.UnknownTopicOrPartition {
 		t.Errorf("a state for an internal topic: %v", err)
 	}
@@ -174,6 +176,26 @@ func TestStatesEndWithTheirTopic(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the states of a deleted topic stay")
 		}
+	}
+}
+
+// The shards know the leader epochs of group coordinators as soon as the metadata have them.
+func TestShardsKnowGroupCoordinators(t *testing.T) {
+	x := withShares(t, directories(t), func(*SharesOptions) {})
+	defer x.end()
+	k := format.Key{Group: "g", Topic: x.topic("orders")}
+	x.open(k)
+	if epoch := (leaderEpochs{x.applier.Image()}).GroupEpoch("g"); epoch != -1 {
+		t.Errorf("without a topic: leader epoch %d", epoch)
+	}
+	x.topic(OffsetsTopic)
+	topic := x.applier.Image().Topic(OffsetsTopic)
+	want := topic.Partitions.At(coordinator.PartitionFor("g", topic.Partitions.Len())).LeaderEpoch
+	if epoch := (leaderEpochs{x.applier.Image()}).GroupEpoch("g"); epoch != want {
+		t.Errorf("leader epoch %d, want %d", epoch, want)
+	}
+	if errs := ask(x, x.desk.Delete, sharestate.Deleting{Key: k, Coordinator: want}); errs[0] != nil {
+		t.Errorf("a group coordinator asks for a removal: %v", errs[0])
 	}
 }
 
@@ -189,14 +211,16 @@ func TestTheLeaderIsNotified(t *testing.T) {
 		t.Errorf("a new state: %+v", c)
 	}
 	x.accept(w, 1)
-	ask(x, x.desk.Initialize, sharestate.Initializing{Key: k, StateEpoch: 2, Start: -1}) // it leaves the state
-	if errs := ask(x, x.desk.Initialize, sharestate.Initializing{Key: k, StateEpoch: 2, Start: 7}); errs[0] != nil {
+	next := sharestate.Initializing{Key: k, StateEpoch: 2, Start: -1, Coordinator: sharestate.AnyCoordinator}
+	ask(x, x.desk.Initialize, next) // it leaves the state
+	next.Start = 7
+	if errs := ask(x, x.desk.Initialize, next); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	if c := <-got; c.ID == w.ID || c.ID.StateEpoch != 2 {
 		t.Errorf("an alter: %+v", c)
 	}
-	ask(x, x.desk.Delete, k)
+	ask(x, x.desk.Delete, sharestate.Deleting{Key: k, Coordinator: sharestate.AnyCoordinator})
 	if c := <-got; c != (sharestate.Changed{Key: k, Leader: -1}) {
 		t.Errorf("a delete: %+v", c)
 	}

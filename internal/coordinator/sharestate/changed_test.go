@@ -30,19 +30,19 @@ func TestChangesThatLeadersMustKnow(t *testing.T) {
 		event any
 		want  []any
 	}{
-		{Initialize{{k, 1, 0}}, []any{Changed{k, first, -1}}},
-		{Initialize{{k, 1, -1}}, nil},
-		{Initialize{{k, 1, 0}}, nil}, // a repetition
+		{Initialize{{k, 1, 0, 0}}, []any{Changed{k, first, -1}}},
+		{Initialize{{k, 1, -1, 0}}, nil},
+		{Initialize{{k, 1, 0, 0}}, nil}, // a repetition
 		{Open{{Key: k, ID: first, Recorded: -1, Leader: 0, Cut: 0, Epochs: beginning(0)}}, nil},
 		{Write{marked}, nil},
 		{Open{{Key: k, ID: first, Recorded: 0, Leader: 1, Cut: 7, Epochs: beginning(1)}}, nil}, // the log has lost nothing
 		{Open{{Key: k, ID: first, Recorded: 1, Leader: 2, Cut: 6, Epochs: beginning(2)}}, []any{Changed{k, first, 2}}},
 		{Open{{Key: k, ID: first, Recorded: 1, Leader: 3, Cut: 5, Epochs: beginning(3)}}, nil}, // refused
-		{Initialize{{k, 2, 9}}, []any{Changed{k, second, -1}}},
+		{Initialize{{k, 2, 9, 0}}, []any{Changed{k, second, -1}}},
 		{Peek{k}, nil},
 		{Notified{}, nil},
-		{Delete{k}, []any{Changed{Key: k, Leader: -1}}},
-		{Delete{k}, nil},
+		{Delete{{k, 0}}, []any{Changed{Key: k, Leader: -1}}},
+		{Delete{{k, 0}}, nil},
 	} {
 		if answer, sent := send(c.event); !reflect.DeepEqual(sent, c.want) {
 			t.Errorf("%d: %T is answered with %+v and sends %+v, want %+v", i, c.event, answer, sent, c.want)
@@ -57,7 +57,7 @@ func TestAReadOpensNothing(t *testing.T) {
 	if got := ask[[]State](d, Read{keyOf(0)}); !reflect.DeepEqual(got, []State{unknown}) {
 		t.Errorf("%+v", got)
 	}
-	ask[[]*kerr.Error](d, Initialize{{keyOf(0), 3, -1}, {keyOf(1), 4, 5}})
+	ask[[]*kerr.Error](d, Initialize{{keyOf(0), 3, -1, 0}, {keyOf(1), 4, 5, 0}})
 	got := ask[[]State](d, Read{keyOf(0), keyOf(1)})
 	if a, b := got[0], got[1]; a.Err != nil || a.Stored.Start != -1 || a.Leader != -1 || b.Stored.Start != 5 || b.ID.StateEpoch != 4 {
 		t.Errorf("%+v", got)
@@ -79,7 +79,7 @@ func TestAReadOpensNothing(t *testing.T) {
 // A prune says how much all snapshots need, so that its caller knows when the next one is due.
 func TestAPruneSaysWhatSnapshotsNeed(t *testing.T) {
 	d := newDesk(config())
-	ask[[]*kerr.Error](d, Initialize{{keyOf(0), 1, 0}, {keyOf(1), 1, 0}})
+	ask[[]*kerr.Error](d, Initialize{{keyOf(0), 1, 0, 0}, {keyOf(1), 1, 0, 0}})
 	size := int64(0)
 	for _, r := range d.log {
 		if typ, _, err := format.DecodeKey(r.Key); err == nil && typ == format.TypeSnapshot {

@@ -39,8 +39,11 @@ type answer struct {
 	at int
 }
 
-// topics are topics of ten partitions, with the leader epoch of all of them.
+// topics are topics of ten partitions, with the leader epoch of all of them. That of groups is the
+// one of group coordinators.
 type topics map[[16]byte]int32
+
+var groups [16]byte
 
 func (t topics) LeaderEpoch(topic [16]byte, partition int32) int32 {
 	if epoch, ok := t[topic]; ok && partition >= 0 && partition < 10 {
@@ -48,6 +51,8 @@ func (t topics) LeaderEpoch(topic [16]byte, partition int32) int32 {
 	}
 	return -1
 }
+
+func (t topics) GroupEpoch(string) int32 { return t[groups] }
 
 // config returns the configuration of a test: each fourth write is a snapshot.
 func config() Config {

@@ -29,6 +29,9 @@
 //     knows the recorded one.
 //   - A write moves neither the start nor a mark back. One that would is refused, not ignored:
 //     its leader has not stored what it believes, and loads again.
+//   - An Initialize or a Delete counts only if its sender is the group coordinator of the metadata.
+//     What a former one has sent may come when a later one has deleted the state and begun it
+//     again. What a later one has sent waits for the metadata.
 //   - A snapshot has the whole state, with the effect of the request that caused it.
 //   - The log may be deleted only up to an offset above which every state has a snapshot.
 //

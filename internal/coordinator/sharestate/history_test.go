@@ -33,7 +33,7 @@ func begin(t *testing.T, start int64) history {
 // init initialises the state, which must have a result.
 func (h history) init(epoch int32, start int64, want *kerr.Error) {
 	h.Helper()
-	if got := ask[[]*kerr.Error](h.desk, Initialize{{keyOf(0), epoch, start}}); got[0] != want {
+	if got := ask[[]*kerr.Error](h.desk, Initialize{{keyOf(0), epoch, start, 0}}); got[0] != want {
 		h.Errorf("initialize with epoch %d and start %d: %v, want %v", epoch, start, got[0], want)
 	}
 }
@@ -81,7 +81,11 @@ func (h history) write(w Writing, want *kerr.Error) {
 func (h history) stores(start int64, marks ...window.Mark) {
 	h.Helper()
 	for _, when := range []string{"", " after a load"} {
-		got := h.s.states[keyOf(0)].stored()
+		st := h.s.states[keyOf(0)]
+		if st == nil {
+			h.Fatalf("there is no state%s", when)
+		}
+		got := st.stored()
 		if got.Start != start || !slices.Equal(got.Marks, marks) {
 			h.Errorf("stored%s: %+v, want %d %v", when, got, start, marks)
 		}
@@ -184,7 +188,7 @@ func TestHistory07AWriteAfterTheGroupBeganAgain(t *testing.T) {
 	h := begin(t, -1)
 	o := h.opens(1, -1)
 	h.open(o, nil)
-	if err := ask[[]*kerr.Error](h.desk, Delete{keyOf(0)}); err[0] != nil {
+	if err := ask[[]*kerr.Error](h.desk, Delete{{keyOf(0), 0}}); err[0] != nil {
 		t.Error(err[0])
 	}
 	h.init(1, -1, nil)
@@ -203,7 +207,7 @@ func TestHistory07TheClockGoesBack(t *testing.T) {
 	h := begin(t, -1)
 	seen := map[Identity]bool{h.opens(1, -1).ID: true}
 	for range 3 {
-		ask[[]*kerr.Error](h.desk, Delete{keyOf(0)})
+		ask[[]*kerr.Error](h.desk, Delete{{keyOf(0), 0}})
 		h.clock -= 100
 		h.crash(0)
 		h.init(1, -1, nil)
@@ -220,7 +224,7 @@ func TestHistory08ALateOpenAfterTheGroupBeganAgain(t *testing.T) {
 	h := begin(t, -1)
 	o := h.opens(5, -1)
 	h.open(o, nil)
-	ask[[]*kerr.Error](h.desk, Delete{keyOf(0)})
+	ask[[]*kerr.Error](h.desk, Delete{{keyOf(0), 0}})
 	h.init(1, -1, nil)
 	h.open(o, kerr.FencedStateEpoch)
 	if p := ask[[]Peeked](h.desk, Peek{keyOf(0)})[0]; p.Leader != -1 || p.Started {
@@ -369,7 +373,7 @@ func TestHistory26ASnapshotHasItsWrite(t *testing.T) {
 // recent one get one.
 func TestHistory27APruneKeepsIdleStates(t *testing.T) {
 	h := begin(t, 0)
-	ask[[]*kerr.Error](h.desk, Initialize{{keyOf(1), 1, 77}})
+	ask[[]*kerr.Error](h.desk, Initialize{{keyOf(1), 1, 77, 0}})
 	o := h.opens(1, -1)
 	h.open(o, nil)
 	busy := func(from int64) {
@@ -464,7 +468,7 @@ func TestHistory48AWriteAfterTheGroupIsDeleted(t *testing.T) {
 	o := h.opens(1, -1)
 	h.open(o, nil)
 	for range 2 { // the second one is a repetition
-		if err := ask[[]*kerr.Error](h.desk, Delete{keyOf(0)}); err[0] != nil {
+		if err := ask[[]*kerr.Error](h.desk, Delete{{keyOf(0), 0}}); err[0] != nil {
 			t.Error(err[0])
 		}
 	}
@@ -487,6 +491,48 @@ func TestHistory49AnInitializeLeavesAState(t *testing.T) {
 	h.write(of(o, 3, mark(6, 6, window.Acknowledged, 1)), nil)
 }
 
+// What a former coordinator of the group has sent comes late, after the present one has deleted the
+// state or begun it again. What comes before the metadata of this broker have the present one waits
+// for these: otherwise a request of the former one could follow it.
+func TestLateRequestsOfAFormerGroupCoordinator(t *testing.T) {
+	h := begin(t, 0)
+	asks := func(event any, want *kerr.Error) {
+		t.Helper()
+		if got := ask[[]*kerr.Error](h.desk, event)[0]; got != want {
+			t.Errorf("%+v: %v, want %v", event, got, want)
+		}
+	}
+	late := []any{Delete{{keyOf(0), 0}}, Initialize{{keyOf(0), 9, 50, 0}}, Initialize{{keyOf(0), 1, -1, 0}},
+		Initialize{{keyOf(0), 1, FromFirst, 0}}}
+	for _, e := range []any{Delete{{keyOf(0), 1}}, Initialize{{keyOf(0), 9, 50, 1}}, Initialize{{keyOf(0), 1, -1, 1}}} {
+		asks(e, kerr.NotCoordinator)
+	}
+	h.stores(0)
+	h.topics[groups] = 1
+	asks(Delete{{keyOf(0), 1}}, nil)
+	for _, e := range late {
+		asks(e, kerr.FencedLeaderEpoch)
+		h.crash(0) // a tombstone leaves nothing that knows the present coordinator
+		if p := ask[[]Peeked](h.desk, Peek{keyOf(0)})[0]; p.Err != kerr.InvalidRequest {
+			t.Errorf("after a late %+v: %+v", e, p)
+		}
+	}
+	asks(Initialize{{keyOf(0), 2, 3, 1}}, nil)
+	o := h.opens(1, -1)
+	h.open(o, nil)
+	h.write(of(o, 7, mark(8, 9, window.Acknowledged, 1)), nil)
+	for _, e := range late {
+		asks(e, kerr.FencedLeaderEpoch)
+		h.stores(7, mark(8, 9, window.Acknowledged, 1))
+	}
+	h.write(of(o, 10), nil)
+	asks(Initialize{{keyOf(0), 3, 4, AnyCoordinator}}, nil) // of a tool, or of an earlier version
+	asks(Delete{{keyOf(0), AnyCoordinator}}, nil)
+	h.topics[groups] = -1
+	asks(Initialize{{keyOf(0), 3, 4, AnyCoordinator}}, nil) // there are no group coordinators
+	h.stores(4)
+}
+
 // History 52 has its part in the coordinator: requests have the share partitions of many groups. An
 // item with an error leaves the others alone.
 func TestHistory52RequestsOfManySharePartitions(t *testing.T) {
@@ -494,7 +540,7 @@ func TestHistory52RequestsOfManySharePartitions(t *testing.T) {
 	var items Initialize
 	var keys Peek
 	for i := int32(1); i < 12; i++ {
-		items, keys = append(items, Initializing{keyOf(i), 1, int64(i)}), append(keys, keyOf(i))
+		items, keys = append(items, Initializing{keyOf(i), 1, int64(i), 0}), append(keys, keyOf(i))
 	}
 	errs := ask[[]*kerr.Error](h.desk, items)
 	for i, err := range errs {

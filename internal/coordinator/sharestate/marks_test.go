@@ -123,7 +123,7 @@ func BenchmarkWrite(b *testing.B) {
 	for _, n := range []int64{100, 1_000, 10_000} {
 		b.Run(fmt.Sprint(n, " marks"), func(b *testing.B) {
 			d := newDesk(Config{SnapshotUpdates: 500, Memory: config().Memory})
-			ask[[]*kerr.Error](d, Initialize{{keyOf(0), 1, 0}})
+			ask[[]*kerr.Error](d, Initialize{{keyOf(0), 1, 0, 0}})
 			p := ask[[]Peeked](d, Peek{keyOf(0)})[0]
 			ask[[]Opened](d, Open{{Key: keyOf(0), ID: p.ID, Recorded: -1, Leader: 0, Cut: -1, Epochs: beginning(0)}})
 			w := Writing{Key: keyOf(0), ID: p.ID}

@@ -16,6 +16,7 @@ import (
 //
 //   - INVALID_REQUEST: the item is malformed.
 //   - UNKNOWN_TOPIC_OR_PARTITION: the metadata of this broker has no such partition.
+//   - FENCED_LEADER_EPOCH, NOT_COORDINATOR: see Initializing.Coordinator.
 //   - FENCED_STATE_EPOCH: the state has this or a later state epoch, and is not what was asked for.
 //   - COORDINATOR_LOAD_IN_PROGRESS: there is no memory for another state.
 //   - KAFKA_STORAGE_ERROR: the state is incomplete, and an Initialize without an offset leaves it.
@@ -33,7 +34,16 @@ type Initializing struct {
 	// Start is the share-partition start offset; -1: the first leader that opens the state decides.
 	// FromFirst: the first record that the partition has.
 	Start int64
+	// Coordinator is the leader epoch of the group coordinator's partition that has the group, or
+	// AnyCoordinator. If the metadata of this broker have a later one, the request is late and gets
+	// FENCED_LEADER_EPOCH: the present group coordinator may have deleted the state since, or begun
+	// it again. If they have an earlier one, they are behind, and the error is NOT_COORDINATOR: a
+	// request of the former coordinator could still follow this one.
+	Coordinator int32
 }
+
+// AnyCoordinator is the Coordinator of requests of tools, and of brokers of an earlier version.
+const AnyCoordinator int32 = -1
 
 // Peek asks for what a leader needs to open states. The answer is a []Peeked.
 type Peek []format.Key
@@ -119,7 +129,14 @@ type Writing struct {
 }
 
 // Delete removes states. The answer is a []*kerr.Error; an unknown state is a success.
-type Delete []format.Key
+type Delete []Deleting
+
+// Deleting removes a state.
+type Deleting struct {
+	Key format.Key
+	// Coordinator is that of Initializing, with the same errors.
+	Coordinator int32
+}
 
 // Summarize asks for what an administrator sees of states. The answer is a []Summary.
 type Summarize []format.Key
@@ -184,11 +201,31 @@ func (s *Shard) known(k format.Key) bool {
 	return s.exists != nil && s.exists.LeaderEpoch(k.Topic, k.Partition) >= 0
 }
 
+// fenced returns why a request of the coordinator of a group is refused in a leader epoch; nil if
+// it is not.
+func (s *Shard) fenced(group string, coordinator int32) *kerr.Error {
+	now := int32(-1)
+	if s.exists != nil {
+		now = s.exists.GroupEpoch(group)
+	}
+	switch {
+	case coordinator == AnyCoordinator:
+	case coordinator < now && !s.cfg.Broken.Has(FormerCoordinator):
+		return kerr.FencedLeaderEpoch
+	case coordinator > now && !s.cfg.Broken.Has(LaterCoordinator):
+		return kerr.NotCoordinator
+	}
+	return nil
+}
+
 func (s *Shard) initialize(e Initializing) *kerr.Error {
 	st := s.states[e.Key]
+	fenced := s.fenced(e.Key.Group, e.Coordinator)
 	switch {
 	case e.Key.Group == "" || len(e.Key.Group) > format.MaxGroup || e.StateEpoch < 0 || e.Start < FromFirst:
 		return kerr.InvalidRequest
+	case fenced != nil:
+		return fenced
 	case !s.known(e.Key):
 		return kerr.UnknownTopicOrPartition
 	case st == nil:
@@ -329,10 +366,13 @@ func (s *Shard) leads(st *state, epoch int32) bool {
 	return epoch == st.leader || s.cfg.Broken.Has(AnyLeader) || epoch > st.leader && s.cfg.Broken.Has(RaiseLater)
 }
 
-func (s *Shard) delete(k format.Key) *kerr.Error {
-	if s.states[k] != nil {
-		s.emitTombstone(k)
-		s.out.Send(Changed{Key: k, Leader: -1})
+func (s *Shard) delete(e Deleting) *kerr.Error {
+	if fenced := s.fenced(e.Key.Group, e.Coordinator); fenced != nil {
+		return fenced
+	}
+	if s.states[e.Key] != nil {
+		s.emitTombstone(e.Key)
+		s.out.Send(Changed{Key: e.Key, Leader: -1})
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func TestHistory01AnswersWaitForTheLog(t *testing.T) {
 				t.Errorf("%T is answered before its records are committed", event)
 			}
 		}
-		submit(Initialize{{keyOf(0), 1, 0}})
+		submit(Initialize{{keyOf(0), 1, 0, 0}})
 		log.end(nil)
 		rt.Submit(0, Peek{keyOf(0)}, func(r any, err error) { response, failure = r, err })
 		synctest.Wait()

@@ -102,14 +102,14 @@ func TestAStateWithoutItsSnapshot(t *testing.T) {
 	if err := ask[[]*kerr.Error](d, Write{{Key: keyOf(0), Leader: 2}})[0]; err != kerr.KafkaStorageError {
 		t.Errorf("write: %v", err)
 	}
-	if err := ask[[]*kerr.Error](d, Initialize{{keyOf(0), 9, -1}})[0]; err != kerr.KafkaStorageError {
+	if err := ask[[]*kerr.Error](d, Initialize{{keyOf(0), 9, -1, 0}})[0]; err != kerr.KafkaStorageError {
 		t.Errorf("initialize without an offset: %v", err)
 	}
 	ask[Pruned](d, Prune{1})
 	if to := ask[Pruned](d, Prune{1}).To; to != -1 {
 		t.Errorf("the log is deleted up to %d", to)
 	}
-	if err := ask[[]*kerr.Error](d, Initialize{{keyOf(0), 9, 33}})[0]; err != nil {
+	if err := ask[[]*kerr.Error](d, Initialize{{keyOf(0), 9, 33, 0}})[0]; err != nil {
 		t.Errorf("initialize with an offset: %v", err)
 	}
 	if s := ask[[]Summary](d, Summarize{keyOf(0)})[0]; s.Err != nil || s.Start != 33 {
@@ -140,7 +140,7 @@ func TestStatesCountAgainstTheBudget(t *testing.T) {
 	begin := func(i int) *kerr.Error {
 		k := keyOf(int32(i % 10))
 		k.Group = strings.Repeat("x", 500) + fmt.Sprint(i/10)
-		return ask[[]*kerr.Error](d, Initialize{{k, 1, 0}})[0]
+		return ask[[]*kerr.Error](d, Initialize{{k, 1, 0, 0}})[0]
 	}
 	n := 0
 	for begin(n) == nil {
@@ -178,7 +178,7 @@ func TestStatesCountAgainstTheBudget(t *testing.T) {
 	}
 	var all Delete
 	for k := range d.s.states {
-		all = append(all, k)
+		all = append(all, Deleting{k, 0})
 	}
 	ask[[]*kerr.Error](d, all)
 	if got := cfg.Memory.Used(); got != 0 || len(d.s.topics) > 0 || d.wrong != "" {
@@ -257,7 +257,7 @@ func TestManyRecordsComeInParts(t *testing.T) {
 	d := newDesk(config())
 	var all Initialize
 	for i := range 12_000 {
-		all = append(all, Initializing{format.Key{Group: fmt.Sprintf("%s%d", strings.Repeat("g", 200), i), Topic: [16]byte{1}}, 1, 0})
+		all = append(all, Initializing{format.Key{Group: fmt.Sprintf("%s%d", strings.Repeat("g", 200), i), Topic: [16]byte{1}}, 1, 0, 0})
 	}
 	var out coordinator.Effects
 	d.s.Handle(d.time(), 9, all, &out)
@@ -309,7 +309,7 @@ func TestDeletedTopicsAfterALoad(t *testing.T) {
 	d := newDesk(config())
 	d.topics[[16]byte{2}] = 0
 	k := format.Key{Group: "g", Topic: [16]byte{2}}
-	ask[[]*kerr.Error](d, Initialize{{keyOf(0), 1, 0}, {keyOf(3), 1, 0}, {k, 1, 0}})
+	ask[[]*kerr.Error](d, Initialize{{keyOf(0), 1, 0, 0}, {keyOf(3), 1, 0, 0}, {k, 1, 0, 0}})
 	delete(d.topics, [16]byte{1})
 	d.crash(0)
 	if len(d.s.states) != 1 || d.kinds(0) != "ssstt" || d.wrong != "" {
@@ -318,7 +318,7 @@ func TestDeletedTopicsAfterALoad(t *testing.T) {
 	s := New(config())
 	must.OK(t, s.Apply(d.log[2]))
 	var out coordinator.Effects
-	s.Handle(d.time(), 1, Initialize{{k, 1, 0}}, &out)
+	s.Handle(d.time(), 1, Initialize{{k, 1, 0, AnyCoordinator}}, &out)
 	if len(out.Records) > 0 || out.Replies[0].Response.([]*kerr.Error)[0] != kerr.UnknownTopicOrPartition {
 		t.Errorf("before the metadata is known: %+v", out.Replies)
 	}
@@ -328,8 +328,8 @@ func TestDeletedTopicsAfterALoad(t *testing.T) {
 func TestMalformedRequestsAreRefused(t *testing.T) {
 	h := begin(t, 0)
 	for i, e := range []Initializing{
-		{format.Key{Topic: [16]byte{1}}, 1, 0}, {keyOf(1), -1, 0}, {keyOf(1), 1, -3},
-		{format.Key{Group: strings.Repeat("g", format.MaxGroup+1), Topic: [16]byte{1}}, 1, 0},
+		{format.Key{Topic: [16]byte{1}}, 1, 0, 0}, {keyOf(1), -1, 0, 0}, {keyOf(1), 1, -3, 0},
+		{format.Key{Group: strings.Repeat("g", format.MaxGroup+1), Topic: [16]byte{1}}, 1, 0, 0},
 	} {
 		if err := ask[[]*kerr.Error](h.desk, Initialize{e})[0]; err != kerr.InvalidRequest {
 			t.Errorf("initialize %d: %v", i, err)

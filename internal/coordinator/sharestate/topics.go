@@ -4,6 +4,9 @@ package sharestate
 type Topics interface {
 	// LeaderEpoch returns the leader epoch of a partition, -1 if there is no such partition.
 	LeaderEpoch(topic [16]byte, partition int32) int32
+	// GroupEpoch returns the leader epoch of the partition that has a group, of the topic of group
+	// coordinators, -1 if there is no such topic.
+	GroupEpoch(group string) int32
 }
 
 // TopicsChanged notifies the shard of the current metadata. It has no response. The shard removes

@@ -43,6 +43,8 @@ type walk struct {
 	// The group.
 	generation  int
 	stateEpoch  int32
+	coordinator int32 // leader epoch of the group coordinator
+	sent        []any // what former ones have sent, and comes late
 	earliest    bool
 	initialized Initializing
 	other       int64 // start of the share partition that keeps the log busy
@@ -143,8 +145,8 @@ func newWalk(roll func(n int) int, cfg Config) *walk {
 	x.oracle.x = x
 	x.elect(0, false)
 	x.stateEpoch = 1
-	x.initialize(Initializing{keyOf(0), 1, int64(roll(2)) - 1})
-	x.must(ask[[]*kerr.Error](x.desk, Initialize{{keyOf(1), 1, 0}, {keyOf(2), 1, 77}}))
+	x.initialize(Initializing{keyOf(0), 1, int64(roll(2)) - 1, 0})
+	x.must(ask[[]*kerr.Error](x.desk, Initialize{{keyOf(1), 1, 0, 0}, {keyOf(2), 1, 77, 0}}))
 	p := ask[[]Peeked](x.desk, Peek{keyOf(1)})[0]
 	if o := ask[[]Opened](x.desk, Open{{Key: keyOf(1), ID: p.ID, Recorded: -1, Leader: x.epoch, Cut: -1,
 		Epochs: beginning(x.epoch)}})[0]; o.Err != nil {
@@ -220,8 +222,47 @@ func (x *walk) elect(lost int, former bool) {
 	x.leaders = x.leaders[max(0, len(x.leaders)-3):]
 }
 
+// asks sends what the present group coordinator wants. If the metadata of the share coordinator's
+// broker are behind, it repeats that when they are not.
+func (x *walk) asks(event any) {
+	errs := ask[[]*kerr.Error](x.desk, event)
+	if slices.Contains(errs, kerr.NotCoordinator) {
+		x.desk.topics[groups] = x.coordinator
+		errs = ask[[]*kerr.Error](x.desk, event)
+	}
+	x.must(errs)
+	x.sent = append(x.sent, event)
+	x.sent = x.sent[max(0, len(x.sent)-6):]
+}
+
+// move makes another broker the group coordinator. It asks for something at once: until then, what
+// the former one has sent counts.
+func (x *walk) move() {
+	x.coordinator++
+	if !x.lags {
+		x.desk.topics[groups] = x.coordinator
+	}
+	x.admin()
+}
+
+// late lets a request arrive that a former group coordinator has sent.
+func (x *walk) late() {
+	former := slices.DeleteFunc(slices.Clone(x.sent), func(event any) bool {
+		switch e := event.(type) {
+		case Initialize:
+			return e[0].Coordinator == x.coordinator
+		case Delete:
+			return e[0].Coordinator == x.coordinator
+		}
+		return true
+	})
+	if len(former) > 0 {
+		x.desk.submit(former[x.roll(len(former))], func(any) {})
+	}
+}
+
 func (x *walk) initialize(e Initializing) {
-	x.must(ask[[]*kerr.Error](x.desk, Initialize{e}))
+	x.asks(Initialize{e})
 	x.initialized = e
 	x.oracle.begin(e.Start)
 }
@@ -232,12 +273,12 @@ func (x *walk) admin() {
 	x.earliest = x.roll(2) == 0
 	if x.roll(2) == 0 {
 		x.stateEpoch++
-		x.initialize(Initializing{keyOf(0), x.stateEpoch, x.log.start + int64(x.roll(int(x.log.end()-x.log.start)+1))})
+		x.initialize(Initializing{keyOf(0), x.stateEpoch, x.log.start + int64(x.roll(int(x.log.end()-x.log.start)+1)), x.coordinator})
 		return
 	}
-	x.must(ask[[]*kerr.Error](x.desk, Delete{keyOf(0)}))
+	x.asks(Delete{{keyOf(0), x.coordinator}})
 	x.stateEpoch = 1
-	x.initialize(Initializing{keyOf(0), 1, -1})
+	x.initialize(Initializing{keyOf(0), 1, -1, x.coordinator})
 }
 
 // ---- leaders ----
@@ -550,7 +591,7 @@ func (x *walk) rare() {
 	case 16, 17:
 		x.desk.submit(Initialize{x.initialized}, func(any) {}) // an answer was lost
 	case 18, 19:
-		x.desk.submit(Initialize{{keyOf(0), x.stateEpoch, -1}}, func(any) {})
+		x.desk.submit(Initialize{{keyOf(0), x.stateEpoch, -1, x.coordinator}}, func(any) {})
 	case 20, 21:
 		x.desk.clock += int64(x.roll(5) - 2)
 	case 22, 23, 24, 25:
@@ -559,6 +600,10 @@ func (x *walk) rare() {
 			l.flush() // its last write is under way
 		}
 		l.drop()
+	case 26:
+		x.move()
+	case 27, 28, 29:
+		x.late()
 	}
 }
 

@@ -53,7 +53,7 @@ func newSharers(w *world) *sharers {
 	for i := range int32(6) {
 		k := format.Key{Group: fmt.Sprint("g", i/3), Topic: id, Partition: i % 3}
 		s.all = append(s.all, &sharer{Writing: sharestate.Writing{Key: k}})
-		items = append(items, sharestate.Initializing{Key: k, StateEpoch: 1, Start: 0})
+		items = append(items, sharestate.Initializing{Key: k, StateEpoch: 1, Start: 0, Coordinator: sharestate.AnyCoordinator})
 	}
 	s.soon("states begin", func(ctx context.Context) bool {
 		return !slices.ContainsFunc(asked(ctx, s.desk(2).Initialize, items...), func(err *kerr.Error) bool { return err != nil })

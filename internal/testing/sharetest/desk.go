@@ -60,6 +60,9 @@ func New(cfg sharestate.Config, epoch func(topic [16]byte, partition int32) int3
 // LeaderEpoch implements sharestate.Topics.
 func (d *Desk) LeaderEpoch(topic [16]byte, partition int32) int32 { return d.epoch(topic, partition) }
 
+// GroupEpoch implements sharestate.Topics. There are no group coordinators.
+func (d *Desk) GroupEpoch(string) int32 { return -1 }
+
 // Epochs returns the leader epochs of a log that begins with one.
 func Epochs(first int32) (of epochs.Cache) {
 	of.Assign(first, 0)
@@ -75,11 +78,14 @@ func (d *Desk) Calls(kind Kind) int {
 
 // Initialize begins the state of a share partition; start -1: its leader decides.
 func (d *Desk) Initialize(k format.Key, epoch int32, start int64) *kerr.Error {
-	return ask[[]*kerr.Error](d, sharestate.Initialize{{Key: k, StateEpoch: epoch, Start: start}})[0]
+	e := sharestate.Initialize{{Key: k, StateEpoch: epoch, Start: start, Coordinator: sharestate.AnyCoordinator}}
+	return ask[[]*kerr.Error](d, e)[0]
 }
 
 // Delete removes a state.
-func (d *Desk) Delete(k format.Key) { ask[[]*kerr.Error](d, sharestate.Delete{k}) }
+func (d *Desk) Delete(k format.Key) {
+	ask[[]*kerr.Error](d, sharestate.Delete{{Key: k, Coordinator: sharestate.AnyCoordinator}})
+}
 
 // Summary describes a stored state.
 func (d *Desk) Summary(k format.Key) sharestate.Summary {

@@ -34,8 +34,8 @@ type Coordinators interface {
 type Options struct {
 	Self         int32
 	Coordinators Coordinators
-	// Call sends a request to another broker, whose Desk handles it, and waits for the answer. nil
-	// without a cluster.
+	// Call sends a request to another broker, whose Desk handles it, and waits for the answer. Its
+	// error has the text of that of Handle. nil without a cluster.
 	Call   func(ctx context.Context, broker int32, body []byte) ([]byte, error)
 	Logger *zap.Logger
 }
@@ -114,8 +114,8 @@ func (d *Desk) Initialize(ctx context.Context, items []sharestate.Initializing, 
 
 // Delete removes states, see sharestate.Delete. The caller must not send it while an Initialize of
 // the same share partition is under way.
-func (d *Desk) Delete(ctx context.Context, keys []format.Key, done func([]*kerr.Error)) {
-	ask(ctx, d, keys, about(opDelete), (*response).result, done)
+func (d *Desk) Delete(ctx context.Context, items []sharestate.Deleting, done func([]*kerr.Error)) {
+	ask(ctx, d, items, ofDelete, (*response).result, done)
 }
 
 // Summarize returns what administrators see of states, see sharestate.Summarize. If there is no

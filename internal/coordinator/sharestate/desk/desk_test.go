@@ -78,7 +78,8 @@ func TestARequestReachesEveryCoordinator(t *testing.T) {
 					t.Errorf("%+v, want %+v", s, want)
 				}
 			}
-			if errs := send(t.Context(), n.Delete, keys...).now(t); !slices.Equal(errs, make([]*kerr.Error, 4)) {
+			deletes := mapped(keys, func(k format.Key) sharestate.Deleting { return sharestate.Deleting{Key: k} })
+			if errs := send(t.Context(), n.Delete, deletes...).now(t); !slices.Equal(errs, make([]*kerr.Error, 4)) {
 				t.Error(errs)
 			}
 			for _, p := range send(t.Context(), n.Peek, keys...).now(t) {
@@ -278,7 +279,7 @@ func TestOnlyInitializeCreatesTheTopic(t *testing.T) {
 		if s := send(t.Context(), n.Summarize, k).now(t); s[0].Err != kerr.InvalidRequest || len(n.creating) > 0 {
 			t.Errorf("%+v, the topic is being created: %v", s, len(n.creating) > 0)
 		}
-		deleted := send(t.Context(), n.Delete, keyOn(1, 1))
+		deleted := send(t.Context(), n.Delete, sharestate.Deleting{Key: keyOn(1, 1)})
 		written := send(t.Context(), n.Write, sharestate.Writing{Key: keyOn(1, 1)})
 		time.Sleep(time.Minute)
 		if deleted.now(t) != nil || written.now(t) != nil || len(n.creating) > 0 {
@@ -306,6 +307,99 @@ func TestOnlyInitializeCreatesTheTopic(t *testing.T) {
 	})
 }
 
+// A group coordinator asks for the removal of a state while the share coordinator loads. Then
+// another one has its group, removes the state, and begins it again. The share coordinator refuses
+// what the former one repeats, and the state is that of the present one.
+func TestWhatAFormerGroupCoordinatorRepeatsIsRefused(t *testing.T) {
+	for _, owner := range []int32{1, 2, 3} { // the coordinators of the group are on brokers 1 and 2
+		in(t, []int32{1, 2, 3}, func(t *testing.T, w *world) {
+			k := keyOn(0, owner-1)
+			at := w.nodes[owner]
+			begin(t, w.nodes[1], k)
+			at.refusals = []error{coordinator.ErrLoading}
+			late := send(t.Context(), w.nodes[1].Delete, sharestate.Deleting{Key: k})
+			at.refusals = append(at.refusals, coordinator.ErrLoading)
+			altered := send(t.Context(), w.nodes[1].Initialize, sharestate.Initializing{Key: k, StateEpoch: 9, Start: 50})
+			if late.now(t) != nil || altered.now(t) != nil {
+				t.Fatalf("%v, %v", late.list, altered.list)
+			}
+			w.mu.Lock()
+			w.coordinators = 1
+			w.mu.Unlock()
+			deleted := send(t.Context(), w.nodes[2].Delete, sharestate.Deleting{Key: k, Coordinator: 1}).now(t)
+			again := sharestate.Initializing{Key: k, StateEpoch: 2, Start: 7, Coordinator: 1}
+			begun := send(t.Context(), w.nodes[2].Initialize, again).now(t)
+			if !slices.Equal(deleted, []*kerr.Error{nil}) || !slices.Equal(begun, []*kerr.Error{nil}) {
+				t.Fatalf("%v, %v", deleted, begun)
+			}
+			time.Sleep(time.Second)
+			want := []*kerr.Error{kerr.FencedLeaderEpoch}
+			if !slices.Equal(late.now(t), want) || !slices.Equal(altered.now(t), want) {
+				t.Errorf("%v, %v", late.list, altered.list)
+			}
+			if s := send(t.Context(), w.nodes[2].Summarize, k).now(t)[0]; s.Err != nil || s.StateEpoch != 2 || s.Start != 7 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// Metadata that do not show the leader epoch of a group coordinator are behind: until they do, what
+// it asks for waits.
+func TestAGroupCoordinatorWaitsForTheMetadata(t *testing.T) {
+	in(t, []int32{1, 2}, func(t *testing.T, w *world) {
+		k := keyOn(0, 1)
+		a := send(t.Context(), w.nodes[1].Initialize, sharestate.Initializing{Key: k, StateEpoch: 1, Coordinator: 1})
+		time.Sleep(time.Minute)
+		if a.now(t) != nil {
+			t.Fatalf("%v", a.list)
+		}
+		w.mu.Lock()
+		w.coordinators = 1
+		w.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		if list := a.now(t); !slices.Equal(list, []*kerr.Error{nil}) {
+			t.Errorf("%v", list)
+		}
+	})
+}
+
+// A broker that knows only the former version of calls gets what that has. A call that it refuses
+// for another reason is not made weaker.
+func TestAnOlderBrokerGetsTheFormerVersion(t *testing.T) {
+	in(t, []int32{1, 2}, func(t *testing.T, w *world) {
+		k := keyOn(0, 1)
+		var versions []byte
+		other := 1
+		w.link = func(ctx context.Context, from, to int32, body []byte) ([]byte, error) {
+			if from == 2 { // a notification
+				return w.deliver(ctx, from, to, body)
+			}
+			versions = append(versions, body[0])
+			switch {
+			case body[0] > formerVersion && other > 0:
+				other--
+				return nil, errLink
+			case body[0] > formerVersion: // as a broker of version 2 says it
+				return nil, fmt.Errorf("%w: version %d, this broker knows 2; upgrade the older broker", errWire, body[0])
+			}
+			return w.deliver(ctx, from, to, body)
+		}
+		a := send(t.Context(), w.nodes[1].Initialize, sharestate.Initializing{Key: k, StateEpoch: 1})
+		time.Sleep(time.Second)
+		if list := a.now(t); !slices.Equal(list, []*kerr.Error{nil}) {
+			t.Errorf("%v", list)
+		}
+		if want := []byte{3, 3, 2}; !slices.Equal(versions, want) {
+			t.Errorf("calls of the versions %v, want %v", versions, want)
+		}
+		versions = nil
+		if p := send(t.Context(), w.nodes[1].Peek, k).now(t)[0]; p.Err != nil || !slices.Equal(versions, []byte{2}) {
+			t.Errorf("%+v, calls of the versions %v", p, versions)
+		}
+	})
+}
+
 // The leader of the data partition is notified, on whatever broker, of changes that are not its
 // own.
 func TestLeadersAreNotified(t *testing.T) {
@@ -319,7 +413,7 @@ func TestLeadersAreNotified(t *testing.T) {
 			Marks: []window.Mark{{First: 5, Last: 6, State: window.Acknowledged, Count: 1}}}).now(t)
 		send(t.Context(), w.nodes[3].Open, sharestate.Opening{Key: k, ID: id, Recorded: 7, Leader: 8, Cut: 6,
 			Epochs: sharetest.Epochs(8)}).now(t)
-		send(t.Context(), w.nodes[1].Delete, k).now(t)
+		send(t.Context(), w.nodes[1].Delete, sharestate.Deleting{Key: k}).now(t)
 		synctest.Wait()
 		want := []sharestate.Changed{{Key: k, ID: id, Leader: -1}, {Key: k, ID: id, Leader: 8}, {Key: k, Leader: -1}}
 		if got := w.nodes[3].changed; !slices.Equal(got, want) {

@@ -36,6 +36,8 @@ type world struct {
 	version int64
 	nodes   map[int32]*node
 	shards  [partitions]*sharestate.Shard
+	// coordinators is the leader epoch of group coordinators that the shards know.
+	coordinators int32
 	// link carries a call. The default one handles it.
 	link func(ctx context.Context, from, to int32, body []byte) ([]byte, error)
 }
@@ -142,6 +144,9 @@ func (w *world) LeaderEpoch(topic [16]byte, partition int32) int32 {
 	}
 	return 7
 }
+
+// GroupEpoch implements sharestate.Topics. The caller holds mu.
+func (w *world) GroupEpoch(string) int32 { return w.coordinators }
 
 func (n *node) Topic() string { return states }
 

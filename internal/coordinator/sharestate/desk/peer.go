@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -80,7 +81,11 @@ func (p *peer) sendSome(list []*job) {
 	requests := mapped(list, func(j *job) *request { return &j.request })
 	ctx, cancel := context.WithTimeout(p.d.work.Context(), callTime)
 	defer cancel()
-	answer, err := p.d.opt.Call(ctx, p.node, encodeCall(requests))
+	version := versionOf(requests)
+	answer, err := p.d.opt.Call(ctx, p.node, encodeCall(version, requests))
+	if err != nil && strings.Contains(err.Error(), refusal) {
+		answer, err = p.d.opt.Call(ctx, p.node, encodeCall(formerVersion, requests))
+	}
 	var results []response
 	if err == nil {
 		results, err = decodeAnswer(answer, requests)

@@ -37,6 +37,7 @@ type request struct {
 	// id is the identity of the state; of an Initialize, its StateEpoch.
 	id               sharestate.Identity
 	recorded, leader int32
+	coordinator      int32 // of an Initialize or a Delete
 	cut              int64
 	start, complete  int64
 	marks            []window.Mark
@@ -58,7 +59,12 @@ type response struct {
 }
 
 func ofInitialize(x sharestate.Initializing) request {
-	return request{op: opInitialize, key: x.Key, id: sharestate.Identity{StateEpoch: x.StateEpoch}, start: x.Start}
+	return request{op: opInitialize, key: x.Key, id: sharestate.Identity{StateEpoch: x.StateEpoch}, start: x.Start,
+		coordinator: x.Coordinator}
+}
+
+func ofDelete(x sharestate.Deleting) request {
+	return request{op: opDelete, key: x.Key, coordinator: x.Coordinator}
 }
 
 func ofOpen(x sharestate.Opening) request {
@@ -119,10 +125,12 @@ func eventOf(o op, list []*request) any {
 	switch o {
 	case opInitialize:
 		return sharestate.Initialize(mapped(list, func(q *request) sharestate.Initializing {
-			return sharestate.Initializing{Key: q.key, StateEpoch: q.id.StateEpoch, Start: q.start}
+			return sharestate.Initializing{Key: q.key, StateEpoch: q.id.StateEpoch, Start: q.start, Coordinator: q.coordinator}
 		}))
 	case opDelete:
-		return sharestate.Delete(keys())
+		return sharestate.Delete(mapped(list, func(q *request) sharestate.Deleting {
+			return sharestate.Deleting{Key: q.key, Coordinator: q.coordinator}
+		}))
 	case opSummarize:
 		return sharestate.Summarize(keys())
 	case opPeek:

@@ -22,7 +22,8 @@ import (
 //	call    version u8 | names | items
 //	  name  group | topic id, 16 bytes
 //	  item  op u8 | index of the name | partition | what the op needs:
-//	          initialize  state epoch | start
+//	          initialize  state epoch | start | from version 3 on: leader epoch of the group coordinator
+//	          delete      from version 3 on: leader epoch of the group coordinator
 //	          open        identity | recorded leader epoch | leader epoch | cut | start | epochs
 //	          write       identity | leader epoch | start | finished offsets | marks
 //	          changed     identity | leader epoch
@@ -40,7 +41,17 @@ import (
 //	          less 1 | state u8 | delivery count
 //
 // Lists begin with their length.
-const wireVersion = 2
+//
+// A receiver reads both versions. A sender writes version 3 if an item needs it, and repeats the
+// call in version 2 if its receiver is older and refuses it. Answers have version 2.
+const (
+	wireVersion   = 3
+	formerVersion = 2
+
+	// refusal is in the error of a broker that reads only the former version. No other error may
+	// lead to a repetition in it, which no receiver can recognize as late.
+	refusal = "version 3, this broker knows 2;"
+)
 
 // errWire: bytes are not a call or an answer.
 var errWire = errors.New("malformed message of another broker's share coordinator")
@@ -56,7 +67,17 @@ func (q *request) size() int {
 	return 64 + len(q.key.Group) + 8*len(q.marks) + 8*q.epochs.Len() + len(q.body)
 }
 
-func encodeCall(items []*request) []byte {
+// versionOf returns the lowest version that has all that items need.
+func versionOf(items []*request) byte {
+	for _, q := range items {
+		if (q.op == opInitialize || q.op == opDelete) && q.coordinator != sharestate.AnyCoordinator {
+			return wireVersion
+		}
+	}
+	return formerVersion
+}
+
+func encodeCall(version byte, items []*request) []byte {
 	size := 16
 	var names []name
 	index := map[name]uint64{}
@@ -68,7 +89,7 @@ func encodeCall(items []*request) []byte {
 		}
 		size += q.size() - len(n.group)
 	}
-	b := append(make([]byte, 0, size), wireVersion)
+	b := append(make([]byte, 0, size), version)
 	b = binary.AppendUvarint(b, uint64(len(names)))
 	for _, n := range names {
 		b = bytesio.Append(b, n.group)
@@ -80,11 +101,14 @@ func encodeCall(items []*request) []byte {
 		b = binary.AppendUvarint(b, index[name{q.key.Group, q.key.Topic}])
 		b = binary.AppendVarint(b, int64(q.key.Partition))
 		b = q.append(b)
+		if version >= wireVersion && (q.op == opInitialize || q.op == opDelete) {
+			b = binary.AppendVarint(b, int64(q.coordinator))
+		}
 	}
 	return b
 }
 
-// append appends what the op needs.
+// append appends what the op needs in every version.
 func (q *request) append(b []byte) []byte {
 	switch q.op {
 	case opInitialize:
@@ -206,16 +230,19 @@ func (r *reader) epochs() epochs.Cache {
 	return of
 }
 
-func (r *reader) version() error {
-	if v := r.Byte(); r.Err() == nil && v != wireVersion {
-		return fmt.Errorf("%w: version %d, this broker knows %d; upgrade the older broker", errWire, v, wireVersion)
+// version reads the version of a message, which may have those up to most.
+func (r *reader) version(most byte) (byte, error) {
+	v := r.Byte()
+	if r.Err() == nil && (v < formerVersion || v > most) {
+		return 0, fmt.Errorf("%w: version %d, this broker knows %d to %d; upgrade the older broker", errWire, v, formerVersion, most)
 	}
-	return nil
+	return v, nil
 }
 
 func decodeCall(body []byte) ([]request, error) {
 	r := reader{bytesio.NewReader(body)}
-	if err := r.version(); err != nil {
+	version, err := r.version(wireVersion)
+	if err != nil {
 		return nil, err
 	}
 	names := make([]name, r.Count(minName))
@@ -237,11 +264,16 @@ func decodeCall(body []byte) ([]request, error) {
 		}
 		q.key = format.Key{Group: names[at].group, Topic: names[at].topic, Partition: r.int32()}
 		r.request(q)
+		if q.op == opInitialize || q.op == opDelete {
+			if q.coordinator = sharestate.AnyCoordinator; version >= wireVersion {
+				q.coordinator = r.int32()
+			}
+		}
 	}
 	return items, r.end()
 }
 
-// request reads what the op needs.
+// request reads what the op needs in every version.
 func (r *reader) request(q *request) {
 	switch q.op {
 	case opInitialize:
@@ -266,7 +298,7 @@ func (r *reader) request(q *request) {
 const answerBytes = 16 << 20
 
 func encodeAnswer(items []request, results []response) []byte {
-	b := []byte{wireVersion}
+	b := []byte{formerVersion}
 	for i, x := range results {
 		if large := items[i].op == opOpen || items[i].op == opLook; large && len(b)+8*len(x.marks)+len(x.body) > answerBytes && i > 0 {
 			x.err = kerr.RequestTimedOut
@@ -327,7 +359,7 @@ func numbers(l *sharestate.Led) []*int64 {
 
 func decodeAnswer(body []byte, items []*request) ([]response, error) {
 	r := reader{bytesio.NewReader(body)}
-	if err := r.version(); err != nil {
+	if _, err := r.version(formerVersion); err != nil {
 		return nil, err
 	}
 	list := make([]response, len(items))

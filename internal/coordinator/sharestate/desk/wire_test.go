@@ -29,8 +29,8 @@ func someItems() (items []*request, results []response) {
 	of.Assign(3, 10)
 	of.Assign(math.MaxInt32, math.MaxInt64)
 	items = []*request{
-		{op: opInitialize, key: k, id: sharestate.Identity{StateEpoch: 5}, start: -1},
-		{op: opDelete, key: other},
+		{op: opInitialize, key: k, id: sharestate.Identity{StateEpoch: 5}, start: -1, coordinator: 9},
+		{op: opDelete, key: other, coordinator: math.MaxInt32},
 		{op: opSummarize, key: k},
 		{op: opPeek, key: other},
 		{op: opPeek, key: k},
@@ -54,13 +54,25 @@ func someItems() (items []*request, results []response) {
 
 func TestCallsAreDecodedAsTheyWereEncoded(t *testing.T) {
 	items, results := someItems()
-	got, err := decodeCall(encodeCall(items))
+	got, err := decodeCall(encodeCall(wireVersion, items))
 	if err != nil || len(got) != len(items) {
 		t.Fatal(len(got), err)
 	}
 	for i := range got {
 		if !reflect.DeepEqual(&got[i], items[i]) {
 			t.Errorf("%+v, want %+v", got[i], *items[i])
+		}
+	}
+	former, err := decodeCall(encodeCall(formerVersion, items))
+	if err != nil || len(former) != len(items) {
+		t.Fatal(len(former), err)
+	}
+	for i := range former {
+		if got[i].op == opInitialize || got[i].op == opDelete {
+			got[i].coordinator = sharestate.AnyCoordinator // it has no field for that
+		}
+		if !reflect.DeepEqual(former[i], got[i]) {
+			t.Errorf("version %d: %+v, want %+v", formerVersion, former[i], got[i])
 		}
 	}
 	if list, err := decodeAnswer(encodeAnswer(got, results), items); err != nil || !reflect.DeepEqual(list, results) {
@@ -71,18 +83,19 @@ func TestCallsAreDecodedAsTheyWereEncoded(t *testing.T) {
 // Exact bytes of a call and an answer, so that no change of the format goes unnoticed.
 func TestFormatIsFixed(t *testing.T) {
 	items, results := someItems()
-	decoded, err := decodeCall(encodeCall(items))
+	decoded, err := decodeCall(encodeCall(wireVersion, items))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("call %x\n\nanswer %x\n", encodeCall(items), encodeAnswer(decoded, results))
+	got := fmt.Sprintf("call %x\n\nformer call %x\n\nanswer %x\n", encodeCall(wireVersion, items), encodeCall(formerVersion, items),
+		encodeAnswer(decoded, results))
 	golden.File(t, "testdata/calls.hex", got, "go test ./internal/coordinator/sharestate/desk -run FormatIsFixed")
 }
 
 // A message that is cut, of another version, or with more than it may have, is refused.
 func TestMalformedMessagesAreRefused(t *testing.T) {
 	items, results := someItems()
-	call := encodeCall(items)
+	call := encodeCall(wireVersion, items)
 	decoded, _ := decodeCall(call)
 	answer := encodeAnswer(decoded, results)
 	for n := range call {
@@ -104,10 +117,10 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	for i := range many {
 		many[i] = &request{op: opPeek}
 	}
-	if _, err := decodeCall(encodeCall(many)); !errors.Is(err, errWire) {
+	if _, err := decodeCall(encodeCall(wireVersion, many)); !errors.Is(err, errWire) {
 		t.Errorf("too many items: %v", err)
 	}
-	if _, err := decodeCall(encodeCall([]*request{{op: 99}})); !errors.Is(err, errWire) {
+	if _, err := decodeCall(encodeCall(wireVersion, []*request{{op: 99}})); !errors.Is(err, errWire) {
 		t.Errorf("an unknown op: %v", err)
 	}
 }
@@ -115,7 +128,7 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 // No bytes make a decoder panic, or take memory that is out of proportion to them.
 func FuzzCall(f *testing.F) {
 	items, results := someItems()
-	call := encodeCall(items)
+	call := encodeCall(wireVersion, items)
 	decoded, _ := decodeCall(call)
 	f.Add(call)
 	f.Add(encodeAnswer(decoded, results))
