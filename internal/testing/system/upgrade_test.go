@@ -91,6 +91,7 @@ func rollsUpAndDown(t *testing.T, former string) {
 			l.progress(t, 1)
 			if c.known {
 				c.readsOld("after a broker changed its version")
+				c.beginsShares(fmt.Sprint("share-", way, "-", i))
 			} else if slices.Contains(slices.Collect(maps.Values(c.binary)), former) {
 				c.refusesWhatIsNew(way == 2)
 			}
@@ -213,6 +214,31 @@ func (c *rolling) startsTier() {
 	if !slices.Contains(keptMetadata(c.t, c.dirs), fmt.Sprint("feature level ", metadata.MaxFeatureLevel)) {
 		c.t.Error("no broker's metadata have the highest feature level")
 	}
+}
+
+// beginsShares begins the states of a share group on all brokers, and removes them again.
+func (c *rolling) beginsShares(id string) {
+	c.t.Helper()
+	cl, err := c.client()
+	must.OK(c.t, err)
+	defer cl.Close()
+	admin, starts := kadm.NewClient(cl), kadm.Offsets{}
+	for p := range int32(jobsPartitions) {
+		starts.Add(kadm.Offset{Topic: jobsTopic, Partition: p})
+	}
+	c.eventually("states of the share group "+id, func(ctx context.Context) string {
+		begun, err := admin.AlterShareGroupOffsets(ctx, id, starts)
+		if err == nil {
+			err = begun.Error()
+		}
+		if err == nil {
+			_, err = admin.DeleteGroup(ctx, id)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // readsOld waits until some records are only in the object store, and reads them.
