@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,8 +41,9 @@ func (l archived) AbortedIn(offset int64, s *storage.Slice) ([]txnindex.Entry, e
 	return l.Log.AbortedIn(offset, s, math.MaxInt)
 }
 
-// archive makes a snapshot of the broker whose directories are in /data, and which is stopped.
-func archive(t *testing.T, mem vfs.FS) {
+// archive makes a snapshot of the broker whose directories are in /data, and which is stopped. The
+// logs of the topics that unread has could not be read, and end there as far as it is known.
+func archive(t *testing.T, mem vfs.FS, unread map[string]int64) {
 	t.Helper()
 	ctx := context.Background()
 	must.OK(t, mem.MkdirAll("/backup"))
@@ -68,19 +70,25 @@ func archive(t *testing.T, mem vfs.FS) {
 	var all []*upload.Archived
 	for topic := range img.Topics() {
 		for i, p := range topic.Partitions.All() {
+			id := format.ID{Topic: topic.ID, Partition: i}
+			if known, ok := unread[topic.Name]; ok {
+				all, x.Partitions = append(all, nil), append(x.Partitions, format.Unread(id, p.LeaderEpoch, known))
+				continue
+			}
 			l := m.Get(storage.ID{Topic: topic.ID, Partition: i})
 			e := l.Ends()
-			target := &upload.Target{ID: format.ID{Topic: topic.ID, Partition: i}, Log: archived{l}, Start: e.LogStart, End: e.LogEnd}
-			a, err := batch.Add(ctx, target, &upload.Archived{}, false)
+			a, err := batch.Add(ctx, &upload.Target{ID: id, Log: archived{l}, Start: e.LogStart, End: e.LogEnd}, &upload.Archived{}, false)
 			must.OK(t, err)
 			all = append(all, a)
-			x.Partitions = append(x.Partitions, format.Partition{ID: format.ID{Topic: topic.ID, Partition: i}, State: format.Kept,
-				Epoch: p.LeaderEpoch, Start: e.LogStart, End: e.LogEnd})
+			x.Partitions = append(x.Partitions, format.Partition{ID: id, State: format.Kept, Epoch: p.LeaderEpoch, Start: e.LogStart,
+				End: e.LogEnd})
 		}
 	}
 	must.OK(t, batch.Close(ctx))
 	for i, a := range all {
-		a.Fill(&x.Partitions[i])
+		if a != nil {
+			a.Fill(&x.Partitions[i])
+		}
 	}
 	slices.SortFunc(x.Partitions, func(a, b format.Partition) int {
 		return cmp.Or(bytes.Compare(a.ID.Topic[:], b.ID.Topic[:]), cmp.Compare(a.ID.Partition, b.ID.Partition))
@@ -169,7 +177,7 @@ func TestARestoredBrokerIsAClusterOfItsOwn(t *testing.T) {
 	must.OK(t, sender.BeginTransaction())
 	must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("open")}).FirstErr())
 	must.OK(t, b.Close())
-	archive(t, mem)
+	archive(t, mem, nil)
 
 	b = start(t, mem, few...)
 	original := clientOf(t, b)
@@ -283,7 +291,7 @@ func TestOneTopicIsRestored(t *testing.T) {
 	must.OK(t, sender.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("open")},
 		&kgo.Record{Topic: "u.x", Value: []byte("open")}).FirstErr())
 	must.OK(t, b.Close())
-	archive(t, mem)
+	archive(t, mem, nil)
 
 	twin, out := startTwin(t, mem, "--topic", "t")
 	if !strings.Contains(out, "without 1 topic that") {
@@ -302,6 +310,46 @@ func TestOneTopicIsRestored(t *testing.T) {
 	coordinated(t, func() (err error) { offsets, err = admin.FetchOffsets(t.Context(), "g"); return err })
 	if o, ok := offsets.Lookup("t", 0); !ok || o.At != 1 || len(offsets) != 1 {
 		t.Errorf("the offsets of the group: %+v", offsets)
+	}
+}
+
+// A group has consumed records of a log that could not be read, above the end that was known. What
+// is written after the restore has other offsets: the group gets all of it.
+func TestNoRecordIsSkippedInALogThatCouldNotBeRead(t *testing.T) {
+	mem := vfs.Memory()
+	b := start(t, mem, few...)
+	for range 5 {
+		must.OK(t, produce(t, b, "t"))
+	}
+	admin := kadm.NewClient(clientOf(t, b))
+	var at kadm.Offsets
+	at.AddOffset("t", 0, 5, -1)
+	coordinated(t, func() error {
+		committed, err := admin.CommitOffsets(t.Context(), "g", at)
+		return errors.Join(err, committed.Error())
+	})
+	must.OK(t, b.Close())
+	archive(t, mem, map[string]int64{"t": 2})
+
+	twin, out := startTwin(t, mem)
+	if !strings.Contains(out, "could read at the time of the snapshot: t-0") {
+		t.Errorf("the restore prints %s", out)
+	}
+	cl := clientOf(t, twin)
+	var want []string
+	for i := range 8 { // more than there were
+		want = append(want, strconv.Itoa(i))
+		must.OK(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte(want[i])}).FirstErr())
+	}
+	member := patient(t, twin, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	var got []string
+	for !slices.Contains(got, want[len(want)-1]) {
+		f := member.PollFetches(t.Context())
+		must.OK(t, f.Err())
+		f.EachRecord(func(r *kgo.Record) { got = append(got, string(r.Value)) })
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the group gets %v, want %v", got, want)
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 	Gone      State = 0 // only in an index with changes: the partition was deleted
 	Kept      State = 1 // retention deletes its records from the beginning
 	Compacted State = 2 // each part is a file of the leader, and has what compaction left
-	Offline   State = 3 // no broker could read the log: it has no records
+	Offline   State = 3 // no broker could read the log: it has no records, and begins again at End
 )
 
 // Partition is the log of a partition in a snapshot.
@@ -37,7 +37,8 @@ type Partition struct {
 	State State
 	// Epoch is the leader epoch at the cut.
 	Epoch int32
-	// Start is the log start, and End the cut: the offsets of the snapshot are [Start, End).
+	// Start is the log start, and End the cut: the offsets of the snapshot are [Start, End). Of
+	// State Offline, Start is the last end that is known; the log may have had records up to End.
 	Start, End int64
 	// Manifest is that of the log's beginning, up to the offset Archived; zero: there is none. Only
 	// of State Kept.
@@ -46,6 +47,27 @@ type Partition struct {
 	// Parts are the rest of the log. Those of State Kept cover it from Archived, or Start, up to
 	// End. Those of State Compacted are in order and may have holes between them.
 	Parts []Part
+}
+
+// unreadGap is above the number of records that a log may have above its last known end, which is 0
+// if no snapshot has the partition: at a million records per second, they would take two years.
+// JSON and metrics have exact numbers up to 2^53.
+const unreadGap = 1 << 46
+
+// Unread returns a partition whose log could not be read, and whose last known end is given. It
+// begins again a gap above: the offsets that groups and clients have in it are below the restored
+// log, where auto.offset.reset applies, and no new record gets an offset that they have passed.
+func Unread(id ID, epoch int32, known int64) Partition {
+	return Partition{ID: id, State: Offline, Epoch: epoch, Start: known, End: known + unreadGap}
+}
+
+// KnownEnd returns the last end of the log that is known. Without the gap: it must not add up if
+// many snapshots lack a partition.
+func (p *Partition) KnownEnd() int64 {
+	if p.State == Offline {
+		return p.Start
+	}
+	return p.End
 }
 
 // Previous names the index to which the changes of another one apply.

@@ -274,16 +274,16 @@ func (x *taking) upload(at *cut.Cluster, number int64) (list []format.Partition,
 	return list, nil
 }
 
-// offline returns a partition whose log no broker could read: it ends where the last snapshot had
-// it.
+// offline returns a partition whose log no broker could read. Its last known end is that of the
+// last snapshot, or what its leader has of a log that went offline.
 func (x *taking) offline(l *cut.Log) format.Partition {
-	p := format.Partition{ID: format.ID{Topic: l.Topic, Partition: l.Partition}, State: format.Offline, Epoch: l.Epoch}
+	id, known := format.ID{Topic: l.Topic, Partition: l.Partition}, l.End
 	if x.index != nil {
-		if i, ok := slices.BinarySearchFunc(x.index.Partitions, p, format.Partition.Compare); ok {
-			p.Start, p.End = x.index.Partitions[i].End, x.index.Partitions[i].End
+		if i, ok := slices.BinarySearchFunc(x.index.Partitions, format.Partition{ID: id}, format.Partition.Compare); ok {
+			known = max(known, x.index.Partitions[i].KnownEnd())
 		}
 	}
-	return p
+	return format.Unread(id, l.Epoch, known)
 }
 
 // wait begins the job of a broker and waits for its end.

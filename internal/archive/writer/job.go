@@ -383,7 +383,7 @@ func (j *job) upload(b *upload.Batch, base map[format.ID]*format.Partition, t *t
 	}
 	if err != nil && errors.Is(err, upload.ErrLog) && (errors.Is(err, storage.ErrCorrupt) || k.log.Offline() != nil) {
 		j.note(err, "the snapshot lacks the partition")
-		t.result.State = format.Offline
+		t.result.State, t.result.Start = format.Offline, t.cut.End // which is exact: no position is above it
 		return nil
 	}
 	if err == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/race"
@@ -466,6 +467,34 @@ func TestResultsComeInPages(t *testing.T) {
 	}
 	if x, err := w.w.Progress(1, -1); err != nil || len(x.Partitions) != 0 {
 		t.Errorf("from -1: %+v, %v", x, err)
+	}
+}
+
+// A log that is damaged has no records in the snapshot. Its end is that of the cut: it begins there
+// again, where the offsets of groups are.
+func TestADamagedLogEndsWhereItWasCut(t *testing.T) {
+	w := newWorld(t, 1, never)
+	defer w.close()
+	name := "/d/t-0/" + segment.Name(0) + segment.LogSuffix
+	for range 100 { // more than are in memory
+		w.parts[0].append("k", "v", 30<<10)
+	}
+	eventually(t, "a segment with the first batches", func() bool {
+		in, err := w.disk.Stat(name)
+		return err == nil && in.Size > 30<<10
+	})
+	f, err := w.disk.Open(name)
+	must.OK(t, err)
+	_, err = f.WriteAt([]byte("damage"), 10<<10)
+	must.OK(t, errors.Join(err, f.Close()))
+	job, _ := w.cut()
+	must.OK(t, w.w.Begin(job))
+	x, end := w.ended(job.Number), job.Cuts[0].End
+	if x.Err != "" || !strings.Contains(x.Note, "the snapshot lacks the partition") {
+		t.Fatalf("%+v", x)
+	}
+	if p := x.Partitions[0]; p.State != format.Offline || p.Start != end || p.End != end {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -156,6 +156,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 type world struct {
 	t     testing.TB
 	s     *faultstore.Store
+	disk  vfs.FS // of m
 	m     *storage.Manager
 	parts []*partition
 	holds map[metadata.TopicPartition]*held
@@ -178,10 +179,11 @@ func newWorld(t testing.TB, n int, compacts func(i int) bool) *world {
 	must.OK(t, err)
 	cfg := storage.Config{Profile: profile,
 		Segment: segment.Limits{Bytes: 32 << 10, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
-	m, err := storage.Open([]storage.Location{{Path: "/d"}}, storage.Options{FS: vfs.Memory(), JournalFileSize: 1 << 20,
+	disk := vfs.Memory()
+	m, err := storage.Open([]storage.Location{{Path: "/d"}}, storage.Options{FS: disk, JournalFileSize: 1 << 20, DeferredBytes: 1 << 20,
 		Config: func(string, storage.ID) storage.Config { return cfg }})
 	must.OK(t, err)
-	w := &world{t: t, s: faultstore.New(s), m: m, holds: map[metadata.TopicPartition]*held{}}
+	w := &world{t: t, s: faultstore.New(s), disk: disk, m: m, holds: map[metadata.TopicPartition]*held{}}
 	specs := make([]storage.Spec, n)
 	for i := range specs {
 		c := cfg
