@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/sorts"
@@ -35,9 +35,8 @@ type logMoves struct {
 	from, to, topic, throttle string
 	cancel, dryRun            bool
 
-	limited bool   // --throttle is in force
-	rate    string // of --throttle
-	former  string // the rate before, "" for none
+	limited bool // --throttle is in force
+	rates   move.Rates
 }
 
 func moveLogs(a *app.App) *cobra.Command {
@@ -65,9 +64,9 @@ func moveLogs(a *app.App) *cobra.Command {
 			if err != nil || n < 1 {
 				return app.Usage("--throttle %q is not a number of bytes a second; write for example 20MiB", o.throttle)
 			}
-			o.rate = strconv.FormatInt(n, 10)
-			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				o.a, o.adm = a, adm
+			rate := strconv.FormatInt(n, 10)
+			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
+				o.a, o.adm, o.rates = a, adm, moveRates(cl, rate)
 				err := o.run(ctx)
 				return errors.Join(a.PrintOutcomes(&o.out), err)
 			})(cmd, args)
@@ -452,42 +451,22 @@ func (o *logMoves) cancelAll(ctx context.Context, logs []*storedLog) error {
 	return o.unlimit(ctx)
 }
 
+// moveRates returns the rate of moves between the directories of a broker.
+func moveRates(cl *kgo.Client, rate string) move.Rates {
+	return move.Rates{Client: cl, Names: []string{moveRate}, Value: rate, What: "bound the rate of moves"}
+}
+
 // limit sets the rate of --throttle, and notes the one that the operator had set.
 func (o *logMoves) limit(ctx context.Context) error {
 	if o.throttle == "" || o.limited {
 		return nil
 	}
-	var err error
-	if o.former, err = o.rateNow(ctx); err != nil {
-		return err
+	err := o.rates.Note(ctx, []int32{o.broker})
+	if err == nil {
+		err = o.rates.Set(ctx, o.broker, []int32{o.broker})
 	}
-	if o.former == o.rate { // as an interrupted run leaves it
-		o.former = ""
-	}
-	if err := o.config(ctx, kadm.AlterConfig{Op: kadm.SetConfig, Name: moveRate, Value: &o.rate}); err != nil {
-		return err
-	}
-	o.limited = true
-	return nil
-}
-
-// rateNow returns the rate of the broker's dynamic configs, "" if there is none.
-func (o *logMoves) rateNow(ctx context.Context) (string, error) {
-	all, err := o.adm.DescribeBrokerConfigs(ctx, o.broker)
-	if err != nil {
-		return "", app.Refused("read the rate of moves", app.BrokerError(err), "")
-	}
-	for _, r := range all {
-		if r.Err != nil {
-			return "", app.Refused("read the rate of moves", r.Err, r.ErrMessage)
-		}
-		for _, kv := range r.Configs {
-			if kv.Key == moveRate && kv.Source == kmsg.ConfigSourceDynamicBrokerConfig {
-				return kv.MaybeValue(), nil
-			}
-		}
-	}
-	return "", nil
+	o.limited = err == nil
+	return err
 }
 
 // unlimit ends the rate of --throttle: the one of before counts again, unless another command has
@@ -496,18 +475,7 @@ func (o *logMoves) unlimit(ctx context.Context) error {
 	if !o.limited {
 		return nil
 	}
-	now, err := o.rateNow(ctx)
-	switch {
-	case err != nil:
-		return err
-	case now != o.rate && now != "":
-		o.a.Note("%s is %s, as another command has set it", moveRate, now)
-		return nil
-	case o.former == "":
-		return o.config(ctx, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: moveRate})
-	}
-	o.a.Note("%s is %s again, as before", moveRate, o.former)
-	return o.config(ctx, kadm.AlterConfig{Op: kadm.SetConfig, Name: moveRate, Value: &o.former})
+	return o.rates.End(ctx, o.broker, []int32{o.broker}, []int32{o.broker}, o.a.Note)
 }
 
 // unlimited is unlimit after an error of the moves, which it returns. If the rate stays, the error
@@ -521,22 +489,9 @@ func (o *logMoves) unlimited(ctx context.Context, failed error) error {
 			return failed
 		}
 	}
-	restore := fmt.Sprintf("unset broker %d %s", o.broker, moveRate)
-	if o.former != "" {
-		restore = fmt.Sprintf("set broker %d %s=%s", o.broker, moveRate, o.former)
+	restore := fmt.Sprintf("chronikctl config unset broker %d %s", o.broker, moveRate)
+	if former := o.rates.Former(); len(former) > 0 {
+		restore = former[0]
 	}
-	return fmt.Errorf("%w; broker %d copies at most %s bytes a second until chronikctl config %s", failed, o.broker, o.rate, restore)
-}
-
-func (o *logMoves) config(ctx context.Context, change kadm.AlterConfig) error {
-	answers, err := o.adm.AlterBrokerConfigs(ctx, []kadm.AlterConfig{change}, o.broker)
-	if err != nil {
-		return app.Refused("bound the rate of moves", app.BrokerError(err), "")
-	}
-	for _, x := range answers {
-		if x.Err != nil {
-			return app.Refused("bound the rate of moves", x.Err, x.ErrMessage)
-		}
-	}
-	return nil
+	return fmt.Errorf("%w; broker %d copies at most %s bytes a second until %s", failed, o.broker, o.rates.Value, restore)
 }

@@ -30,7 +30,7 @@ func twoDirs(t *testing.T) (*fakebroker.Cluster, *logMoves, *bytes.Buffer) {
 	t.Cleanup(cl.Close)
 	var out bytes.Buffer
 	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
-	return f, &logMoves{a: a, adm: kadm.NewClient(cl), broker: 1, from: "/one"}, &out
+	return f, &logMoves{a: a, adm: kadm.NewClient(cl), rates: moveRates(cl, "1024"), broker: 1, from: "/one"}, &out
 }
 
 func complete(f *fakebroker.Cluster, req kmsg.Request) {
@@ -177,7 +177,7 @@ func TestMoveLogsLeavesNoRateUnsaid(t *testing.T) {
 		want, says     string
 	}{
 		"none before":         {},
-		"one before":          {before: "7", want: "7", says: moveRate + " is 7 again"},
+		"one before":          {before: "7", want: "7", says: moveRate + " is 7 again, as before (broker 1)"},
 		"a former run's":      {before: "1024"},
 		"refused":             {before: "7", refuses: true, want: "7"},
 		"another's meanwhile": {during: "9", want: "9", says: moveRate + " is 9, as another command has set"},
@@ -185,7 +185,7 @@ func TestMoveLogsLeavesNoRateUnsaid(t *testing.T) {
 			says: "broker 1 copies at most 1024 bytes a second until chronikctl config set"},
 	} {
 		f, o, out := twoDirs(t)
-		o.throttle, o.rate = "1KiB", "1024"
+		o.throttle = "1KiB"
 		f.Configs["broker/1"] = map[string]string{moveRate: c.before}
 		if c.before == "" {
 			f.Configs["broker/1"] = nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,8 @@ type Options struct {
 func (o *Options) Flags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list what would be moved, with the bytes to copy, and the elections")
 	c.Flags().IntVar(&o.atATime, "at-a-time", defaultAtATime, "how many partitions are copied at a time, at least 1")
-	c.Flags().StringVar(&o.throttle, "throttle", "", "bytes a second that each broker copies at most, such as 20MiB; removed at the end")
+	c.Flags().StringVar(&o.throttle, "throttle", "",
+		"bytes a second that each broker copies at most, such as 20MiB; the former limit counts again at the end")
 }
 
 // Once returns the options of a run that copies nothing.
@@ -79,7 +81,7 @@ type run struct {
 	a       *app.App
 	adm     *kadm.Client
 	out     *app.Outcomes
-	limit   limit
+	limit   *limit
 	atATime int
 	gap     time.Duration // between two questions for the moves in progress
 
@@ -131,7 +133,7 @@ func (p *Plan) newRun(a *app.App, adm *kadm.Client, cl *kgo.Client, o Options, o
 		return nil, err
 	}
 	moves := p.Moves()
-	r := &run{Plan: p, a: a, adm: adm, out: out, limit: limit{adm: adm, cl: cl, rate: rate, named: map[partition]bool{}},
+	r := &run{Plan: p, a: a, adm: adm, out: out, limit: newLimit(adm, cl, rate),
 		atATime: o.atATime, gap: pollGap, planned: moves, waiting: slices.Clone(moves), begun: map[partition]*Move{},
 		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, lines: NewProgress(time.Now())}
 	for _, at := range p.inProgress() {
@@ -155,8 +157,8 @@ func (r *run) do(ctx context.Context) error {
 				return r.interrupted(r.limit.rate)
 			}
 			if r.limit.rate > 0 { // errors may pass, and --throttle must not stay for what does not move
-				if r.limit.release(ctx, r.topics) != nil || len(r.begun) > 0 {
-					err = fmt.Errorf("%w; --throttle stays in force for the moves in progress, until the same command ends them", err)
+				if r.limit.release(ctx, r.topics, r.a.Note) != nil || len(r.begun) > 0 {
+					err = fmt.Errorf("%w; --throttle stays in force for the moves in progress, until the same command ends them%s", err, r.former())
 				}
 			}
 			return err
@@ -169,18 +171,27 @@ func (r *run) do(ctx context.Context) error {
 	for _, topic := range slices.Sorted(maps.Keys(elected)) {
 		r.out.Done(topic, "elected %s", text.Count(elected[topic], "preferred leader"))
 	}
-	err := r.limit.release(ctx, r.topics)
+	err := r.limit.release(ctx, r.topics, r.a.Note)
 	if err == nil && r.limit.stay {
-		r.a.Note("%s and %s stay on the brokers for other moves in progress; the last command that moves with --throttle removes them",
-			leaderRate, followerRate)
+		r.a.Note("%s and %s stay on the brokers for other moves in progress; the last command that moves with --throttle removes them%s",
+			leaderRate, followerRate, r.former())
 	}
 	return err
+}
+
+// former says how to restore the rates of before, which no other command knows.
+func (r *run) former() string {
+	commands := r.limit.rates.Former()
+	if len(commands) == 0 {
+		return ""
+	}
+	return "; the rates of before count again with " + strings.Join(commands, ", ")
 }
 
 func (r *run) interrupted(rate int64) error {
 	more := ""
 	if rate > 0 {
-		more = "; --throttle stays in force for these"
+		more = "; --throttle stays in force for these" + r.former()
 	}
 	return app.WithCode(app.ExitFailed, fmt.Errorf("interrupted: %d of %s complete, and the brokers complete %d more%s; the same command continues",
 		r.total-len(r.waiting)-len(r.begun), text.Count(r.total, "move"), len(r.begun), more))

@@ -225,16 +225,68 @@ func TestThrottlesOutliveOtherCommandsAndNotTheMoves(t *testing.T) {
 	}
 }
 
+// The rates that an operator has set count again at the end, on each broker its own. What another
+// command sets meanwhile stays. Rates of a run that was interrupted are not those of an operator.
+func TestTheRatesOfBeforeCountAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, during, left string // left: names of replicas in the topic
+		want, says           string
+	}{
+		"none":          {says: "moved"},
+		"an operator's": {before: "7", want: "7", says: leaderRate + " is 7 again, as before (broker 1,2)"},
+		"another command's": {before: "7", during: "9", want: "9",
+			says: leaderRate + " is 9, as another command has set it (broker 1)"},
+		"of the same command":   {before: "1024", says: "moved"},
+		"of an interrupted one": {before: "5", left: "3:3", says: "moved"},
+	} {
+		x := newCommands(t, []int32{1, 2, 3}, []int32{1, 2})
+		x.Copies = true
+		for _, at := range []string{"broker/1", "broker/2"} {
+			x.Configs[at] = map[string]string{}
+			if c.before != "" {
+				x.Configs[at][leaderRate] = c.before
+			}
+		}
+		x.Configs["topic/t"] = map[string]string{followerReplicas: c.left}
+		requested, during := false, ""
+		x.Hook = func(req kmsg.Request) {
+			switch req.(type) {
+			case *kmsg.AlterPartitionAssignmentsRequest:
+				requested = true
+			case *kmsg.MetadataRequest:
+				if !requested || len(x.Partitions["t"][0].Adding) == 0 {
+					return
+				}
+				during = x.Configs["broker/1"][leaderRate] + x.Configs["broker/3"][followerRate]
+				if c.during != "" {
+					x.Configs["broker/1"][leaderRate] = c.during
+				}
+				x.Partitions["t"][0].Complete()
+			}
+		}
+		text, err := x.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		if err != nil || during != "10241024" || !strings.Contains(text, c.says) {
+			t.Errorf("%s: %v; %q while it moves: %s", name, err, during, text)
+		}
+		if got, other := x.Config(1, leaderRate), x.Config(3, leaderRate)+x.Config(1, followerRate); got != c.want || other != "" {
+			t.Errorf("%s: the rate is %q at the end, others %q", name, got, other)
+		}
+	}
+}
+
 // Rates that stay for moves of other commands, or after an error, are reported.
 func TestThrottlesThatStayAreReported(t *testing.T) {
 	for name, fails := range map[string]bool{"others move": false, "an error": true} {
 		c := newCommands(t, []int32{1, 2, 3}, []int32{1, 2})
 		c.Copies = true
-		c.Partitions["u"] = []fakebroker.Partition{{Replicas: []int32{1, 2}, ISR: []int32{1}, Adding: []int32{2}}}
 		requested := false
+		c.Configs["broker/2"] = map[string]string{followerRate: "7"}
 		c.Hook = func(req kmsg.Request) {
 			_, asks := req.(*kmsg.AlterPartitionAssignmentsRequest)
 			requested = requested || asks
+			if asks { // so does another command
+				c.Partitions["u"] = []fakebroker.Partition{{Replicas: []int32{1, 2}, ISR: []int32{1}, Adding: []int32{2}}}
+			}
 			if _, reads := req.(*kmsg.MetadataRequest); reads && requested && !fails {
 				c.Partitions["t"][0].Complete()
 			}
@@ -245,7 +297,8 @@ func TestThrottlesThatStayAreReported(t *testing.T) {
 		if fails {
 			want = "--throttle stays in force for the moves in progress"
 		}
-		if text += fmt.Sprint(err); !strings.Contains(text, want) || (err != nil) != fails {
+		restore := "the rates of before count again with chronikctl config set broker 2 " + followerRate + "=7"
+		if text += fmt.Sprint(err); !strings.Contains(text, want) || !strings.Contains(text, restore) || (err != nil) != fails {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

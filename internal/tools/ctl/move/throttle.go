@@ -33,7 +33,14 @@ type limit struct {
 	cl    *kgo.Client
 	rate  int64 // 0: none
 	named map[partition]bool
+	rates Rates
+	begun bool // the rates are set
 	stay  bool // release has left the rates to other moves
+}
+
+func newLimit(adm *kadm.Client, cl *kgo.Client, rate int64) *limit {
+	return &limit{adm: adm, cl: cl, rate: rate, named: map[partition]bool{}, rates: Rates{Client: cl, What: "bound the rate of copies",
+		Names: []string{leaderRate, followerRate}, Value: strconv.FormatInt(rate, 10)}}
 }
 
 // ahead is how many moves are named before they begin. All brokers apply each change of a topic's
@@ -58,12 +65,19 @@ func (l *limit) set(ctx context.Context, moves, next []Move) error {
 			topics[m.topic] = true
 			l.named[m.partition] = true
 		}
-		if err := l.release(ctx, topics); err != nil { // so that lists stay short
+		found, moving, err := l.unname(ctx, topics) // so that lists stay short
+		if err != nil {
+			return err
+		}
+		if err := l.begin(ctx, found || moving); err != nil {
 			return err
 		}
 	}
-	rate := strconv.FormatInt(l.rate, 10)
-	if err := l.rates(ctx, kmsg.IncrementalAlterConfigOpSet, &rate); err != nil {
+	runs, ids, _, err := l.brokers(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.rates.Set(ctx, runs, ids); err != nil {
 		return err
 	}
 	byTopic := map[string]map[string][]string{}
@@ -89,21 +103,63 @@ func entries(partition int32, brokers []int32) (list []string) {
 	return list
 }
 
-// release removes the names of replicas of partitions that no longer move, and the rates when
-// nothing moves any more.
-func (l *limit) release(ctx context.Context, topics map[string]bool) error {
+// begin notes the rates that an operator has set, before the first ones of the run. If others are
+// moving, or have left names, the rates may be theirs.
+func (l *limit) begin(ctx context.Context, others bool) error {
+	if l.begun {
+		return nil
+	}
+	if !others {
+		_, _, running, err := l.brokers(ctx)
+		if err != nil {
+			return err
+		}
+		if err := l.rates.Note(ctx, running); err != nil {
+			return err
+		}
+	}
+	l.begun = true
+	return nil
+}
+
+// release removes the names of replicas of partitions that no longer move. When nothing moves any
+// more, the rates are as before.
+func (l *limit) release(ctx context.Context, topics map[string]bool, note func(format string, args ...any)) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	configs, err := l.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(topics))...)
-	if err != nil {
-		return app.Refused("read the limits of copies", app.BrokerError(err), "")
-	}
-	moving, err := app.Moves(ctx, l.adm)
+	found, moving, err := l.unname(ctx, topics)
 	if err != nil {
 		return err
 	}
-	found := false
+	l.stay = l.rate > 0 && moving
+	if !found && l.rate == 0 || moving { // the rates are those of other moves, too
+		return nil
+	}
+	runs, ids, running, err := l.brokers(ctx)
+	if err != nil {
+		return err
+	}
+	if !l.begun { // what an interrupted run has left
+		if found {
+			return l.rates.Remove(ctx, runs, ids)
+		}
+		note = func(string, ...any) {}
+	}
+	return l.rates.End(ctx, runs, ids, running, note)
+}
+
+// unname removes the names of replicas of partitions that no longer move. It reports whether there
+// were any, and whether any partition of the cluster moves.
+func (l *limit) unname(ctx context.Context, topics map[string]bool) (found, moves bool, err error) {
+	configs, err := l.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(topics))...)
+	if err != nil {
+		return false, false, app.Refused("read the limits of copies", app.BrokerError(err), "")
+	}
+	moving, err := app.Moves(ctx, l.adm)
+	if err != nil {
+		return false, false, err
+	}
 	for _, r := range configs {
 		gone, all := map[string][]string{}, map[string][]string{}
 		for _, kv := range r.Configs {
@@ -125,17 +181,13 @@ func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 		}
 		found = found || len(gone)+len(all) > 0
 		if err := l.change(ctx, kadm.SubtractConfig, r.Name, gone); err != nil {
-			return err
+			return found, false, err
 		}
 		if err := l.change(ctx, kadm.DeleteConfig, r.Name, all); err != nil {
-			return err
+			return found, false, err
 		}
 	}
-	l.stay = l.rate > 0 && len(moving) > 0
-	if !found && l.rate == 0 || len(moving) > 0 { // the rates are those of other moves, too
-		return nil
-	}
-	return l.rates(ctx, kmsg.IncrementalAlterConfigOpDelete, nil)
+	return found, len(moving) > 0, nil
 }
 
 // change appends names of replicas to configs of a topic, or removes them or the configs.
@@ -152,9 +204,9 @@ func (l *limit) change(ctx context.Context, op kadm.IncrementalOp, topic string,
 	return refusedLimit("bound the copies of "+topic, answers, err)
 }
 
-// rates changes the rates of all registered brokers, also of those that are not active now: they
-// would keep a rate for ever, and unsaid.
-func (l *limit) rates(ctx context.Context, op kmsg.IncrementalAlterConfigOp, value *string) error {
+// brokers returns one that runs, all that are registered, and those of them that are active. The
+// others have the rates, too: they would have one for ever, and unsaid.
+func (l *limit) brokers(ctx context.Context) (runs int32, ids, running []int32, err error) {
 	req := kmsg.NewPtrDescribeClusterRequest()
 	req.IncludeFencedBrokers = true
 	all, err := req.RequestWith(ctx, l.cl)
@@ -162,17 +214,15 @@ func (l *limit) rates(ctx context.Context, op kmsg.IncrementalAlterConfigOp, val
 		err = kerr.ErrorForCode(all.ErrorCode)
 	}
 	if err != nil {
-		return app.Refused("list brokers", app.BrokerError(err), "")
+		return 0, nil, nil, app.Refused("list brokers", app.BrokerError(err), "")
 	}
-	var ids []int32
 	for i := range all.Brokers {
 		ids = append(ids, all.Brokers[i].NodeID)
+		if !all.Brokers[i].IsFenced {
+			running = append(running, all.Brokers[i].NodeID)
+		}
 	}
-	var changes []kmsg.IncrementalAlterConfigsRequestResourceConfig
-	for _, name := range []string{leaderRate, followerRate} {
-		changes = append(changes, kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: name, Op: op, Value: value})
-	}
-	return AlterBrokers(ctx, l.cl, all.ControllerID, "bound the rate of copies", ids, changes...)
+	return all.ControllerID, ids, running, nil
 }
 
 // AlterBrokers changes dynamic configs of brokers. It asks one that runs, as the others may be
