@@ -632,6 +632,16 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 			Since: now.Add(-loadedAfter)}}}, []string{"warn share groups of __share_group_state-5: they are not served: " +
 			"their states have been loading since 2026-01-02T03:04:02Z"}},
 		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
+		{"many load, and many fail", func() Facts {
+			f := loading(loadedAfter, true)
+			for i := range int32(16) {
+				f.Coordinators = append(f.Coordinators, Coordinator{Topic: "__consumer_offsets", Index: 4 + i,
+					Since: now.Add(-loadedAfter - time.Duration(i)*time.Second), Failed: i%2 == 1})
+			}
+			return f
+		}(), []string{
+			"bad groups of __consumer_offsets: those of 9 partitions (__consumer_offsets-3, __consumer_offsets-5, ",
+			"warn groups of __consumer_offsets: those of 8 partitions (__consumer_offsets-4, __consumer_offsets-6, "}},
 		{"its partition is reported", loading(loadedAfter, true, view.Log{Topic: "__consumer_offsets", Partition: 3,
 			Offline: true, Error: "x"}), nil},
 		{"rebalances", Facts{Slow: Slow{Rebalancing: []view.Group{{ID: "g", State: "PreparingRebalance", Since: now}}}},

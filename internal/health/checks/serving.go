@@ -409,27 +409,56 @@ func checkStuckDisks(f *Facts, n *notes) {
 // coordinated is what the coordinators of a topic serve.
 type coordinated struct{ topic, what, state, doc string }
 
-// checkCoordinators notes the coordinators of a topic that do not serve what they should.
+// checkCoordinators notes the coordinators of a topic that do not serve what they should. A fault
+// of a broker concerns many of them, so those that load are one finding, and those that fail
+// another.
 func checkCoordinators(f *Facts, n *notes, of coordinated) {
+	var late [2][]Coordinator // failed, and loading
 	for _, c := range f.Coordinators {
 		name := fmt.Sprintf("%s-%d", c.Topic, c.Index)
 		reported := slices.ContainsFunc(f.Partitions, func(p view.Log) bool { return p.Offline && p.String() == name })
 		if c.Topic != of.topic || reported || f.Now.Sub(c.Since) < loadedAfter {
 			continue
 		}
-		x := health.Finding{
-			Severity: health.Warn,
-			Subject:  of.what + " of " + name,
-			Problem:  "they are not served: their " + of.state + " have been loading since " + c.Since.UTC().Format(time.RFC3339),
-			Works:    "other " + of.what + " are served",
-			Remedy:   "wait: a load takes as long as the disk needs to read the partition",
+		i := 0
+		if !c.Failed {
+			i = 1
 		}
-		if c.Failed {
-			x.Severity = health.Bad
-			x.Remedy = "remove the cause, which is in the broker's log; the broker retries the load automatically (" + of.doc + ")"
-		}
-		n.addFinding(x)
+		late[i] = append(late[i], c)
 	}
+	for _, list := range late {
+		if len(list) > 0 {
+			n.addFinding(unserved(list, of))
+		}
+	}
+}
+
+// unserved is the finding about coordinators of a topic, all of which fail or load.
+func unserved(list []Coordinator, of coordinated) health.Finding {
+	first, since, all := &list[0], list[0].Since, view.Partitions{}
+	for _, c := range list {
+		all.Add(c.Topic, c.Index)
+		if c.Since.Before(since) {
+			since = c.Since
+		}
+	}
+	x := health.Finding{
+		Severity: health.Warn,
+		Subject:  fmt.Sprintf("%s of %s-%d", of.what, first.Topic, first.Index),
+		Problem:  "they are not served: their " + of.state + " have been loading since " + since.UTC().Format(time.RFC3339),
+		Works:    "other " + of.what + " are served",
+		Remedy:   "wait: a load takes as long as the disk needs to read the partition",
+	}
+	if len(list) > 1 {
+		x.Subject = of.what + " of " + first.Topic
+		x.Problem = fmt.Sprintf("those of %s are not served: their %s have been loading, the first ones since %s",
+			partitionsText(&all), of.state, since.UTC().Format(time.RFC3339))
+	}
+	if first.Failed {
+		x.Severity = health.Bad
+		x.Remedy = "remove the cause, which is in the broker's log; the broker retries the load automatically (" + of.doc + ")"
+	}
+	return x
 }
 
 func checkTransactions(f *Facts, n *notes) {
