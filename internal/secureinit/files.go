@@ -1,6 +1,7 @@
 package secureinit
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -195,12 +197,14 @@ func bootstrap(plans []nodePlan) string {
 	return strings.Join(all, ",")
 }
 
-// defaultAdminOf returns the admin port in the context: one broker's own machine has it.
-func defaultAdminOf(plans []nodePlan) string {
-	if len(plans) > 1 {
-		return "off"
+// adminOf returns the admin port in the context, that of the first broker, and the file with its
+// token. Admin ports listen on loopback: there is none here for brokers that are on several
+// machines.
+func adminOf(plans []nodePlan) (at, tokenFile string) {
+	if len(plans) > 1 && slices.ContainsFunc(plans, func(p nodePlan) bool { return !config.Loopback(strings.ToLower(p.peer)) }) {
+		return contexts.Off, ""
 	}
-	return "https://" + config.DefaultAdminListen
+	return "https://" + cmp.Or(plans[0].admin, config.DefaultAdminListen), filepath.Join(plans[0].dir, "admin.token")
 }
 
 // makeSecured returns the files of an installation by path. None of them has the password.

@@ -107,12 +107,13 @@ func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (s
 		fmt.Fprintf(out, "the former context %s is now %s; chronikctl context rename gives it another name\n", Context, name)
 	}
 	delete(file.Contexts, Context)
+	admin, token := adminOf(x.nodes)
 	settings := map[string]string{
 		contexts.Brokers: bootstrap(x.nodes), contexts.TLSCA: ca, contexts.SASL: "SCRAM-SHA-512", contexts.SASLUser: adminUser,
-		contexts.SASLPassword: string(x.password.Bytes()), contexts.Admin: defaultAdminOf(x.nodes),
+		contexts.SASLPassword: string(x.password.Bytes()), contexts.Admin: admin,
 	}
-	if len(x.nodes) == 1 {
-		settings[contexts.AdminTokenFile] = filepath.Join(x.nodes[0].dir, "admin.token")
+	if token != "" {
+		settings[contexts.AdminTokenFile] = token
 	}
 	for name, value := range settings {
 		if err := file.Set(Context, name, value); err != nil {
