@@ -25,7 +25,8 @@ type Snapshots struct {
 }
 
 // missedSnapshots is how many intervals of snapshots may pass without one before it is a finding,
-// and missedLeast the least time: uploads may be slow for a while.
+// and missedLeast the least time: uploads may be slow for a while. If attempts fail, for example
+// because the store is gone, missedLeast after the first one was due is enough.
 const (
 	missedSnapshots = 3
 	missedLeast     = 10 * time.Minute
@@ -64,6 +65,10 @@ func checkSnapshots(f *Facts, n *notes) {
 	x := s.Newest
 	interval := time.Duration(s.IntervalMs) * time.Millisecond
 	late := max(missedSnapshots*interval, missedLeast)
+	failing := late
+	if s.Failures > 0 {
+		failing = min(late, interval+missedLeast)
+	}
 	switch {
 	case !s.Unasked.IsZero() && interval > 0 && f.Now.Sub(s.Unasked) >= late:
 		unasked := finding(health.Warn, fmt.Sprintf("no broker has asked for its part of a snapshot since %s: the one that leads the "+
@@ -73,7 +78,7 @@ func checkSnapshots(f *Facts, n *notes) {
 		n.addFinding(unasked)
 	case x == nil && s.Failures > 0:
 		add(health.Warn, "there is no snapshot, and none can be taken: "+s.LastError, "mend what the reason says; the broker tries again")
-	case x != nil && interval > 0 && f.Now.Sub(time.UnixMilli(x.TimeMs)) >= late:
+	case x != nil && interval > 0 && f.Now.Sub(time.UnixMilli(x.TimeMs)) >= failing:
 		problem := fmt.Sprintf("the newest snapshot is of %s, and one is to be taken every %v", at(x.TimeMs), interval)
 		if s.Failures > 0 {
 			problem += "; the last attempt failed: " + s.LastError

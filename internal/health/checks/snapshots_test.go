@@ -50,8 +50,11 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 		{"takes the first one", facts(0, view.Snapshots{}, nil), nil},
 		{"has a good one", facts(3*time.Hour-time.Second, view.Snapshots{}, &view.Snapshot{}), nil},
 		{"cannot take any", facts(0, failed, nil), []string{"warn snapshots: there is no snapshot, and none can be taken: bucket is full"}},
-		{"failed once", facts(time.Hour, failed, &view.Snapshot{}),
+		{"failed a few times", facts(time.Hour+missedLeast-time.Second, failed, &view.Snapshot{}),
 			[]string{"note snapshots: the last attempt to take a snapshot failed: bucket is full"}},
+		{"fails, long before three intervals", facts(time.Hour+missedLeast, failed, &view.Snapshot{}),
+			[]string{"warn snapshots: the newest snapshot is of 2026-01-02T01:54:05Z, and one is to be taken every 1h0m0s; " +
+				"the last attempt failed: bucket is full"}},
 		{"is late", facts(3*time.Hour, view.Snapshots{}, &view.Snapshot{}),
 			[]string{"warn snapshots: the newest snapshot is of 2026-01-02T00:04:05Z, and one is to be taken every 1h0m0s"}},
 		{"is late and fails", facts(3*time.Hour, failed, &view.Snapshot{}), []string{"warn snapshots: the newest snapshot is of " +
