@@ -114,16 +114,16 @@ func (p *Partition) Copied() int64 {
 	return math.MaxInt64
 }
 
-// readTier reads from an offset below the local log. ok is false if the caller must look again:
-// the local log or the metadata have changed. If the store does not answer in time, the transfer
-// continues, and a later read gets the records.
+// readTier reads from an offset below the local log, up to where the log continues what the store
+// has. ok is false if the caller must begin again: the local log or the metadata have changed. If
+// the store does not answer in time, the transfer continues, and a later read gets the records.
 func (p *Partition) readTier(r *ReadRequest, res *ReadResult, limit int64) (ok bool, err error) {
-	t, local := p.tier.Load(), p.log.Ends().LogStart
+	t, ends := p.tier.Load(), p.log.Ends()
 	switch {
-	case r.Offset >= local || t == nil || r.Offset < t.Start:
+	case r.Offset >= ends.LogStart || t == nil || r.Offset < t.Start:
 		return false, nil
 	case r.Offset >= t.End:
-		return true, p.gap(t, local)
+		return true, p.gap(t, ends.LogStart)
 	case r.LendOnly:
 		res.Larger = 1 // a batch, at least
 		return true, nil
@@ -140,17 +140,20 @@ func (p *Partition) readTier(r *ReadRequest, res *ReadResult, limit int64) (ok b
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), slow.Until)
 	defer cancel()
-	s, err := p.env.tier.Reads.Read(ctx, p.tp(), t, r.Offset, min(limit, t.End), r.MaxBytes, r.AtLeastOne)
+	read := *t
+	read.End = min(t.End, p.AgreesTo(t, ends)) // a part may extend into what an election has undone
+	s, err := p.env.tier.Reads.Read(ctx, p.tp(), &read, r.Offset, min(limit, read.End), r.MaxBytes, r.AtLeastOne)
 	if err == nil && r.Committed && s.Size > 0 {
-		res.Aborted, err = p.abortedAcross(ctx, t, r.Offset, &s)
+		res.Aborted, err = p.abortedAcross(ctx, &read, r.Offset, &s)
 	}
-	if err == nil {
+	changed := p.tier.Load() != t // it may name other objects by now, and none of what was read
+	if err == nil && !changed {
 		res.Slice = s
 		return true, nil
 	}
 	s.Release()
 	switch {
-	case p.tier.Load() != t: // it may name other objects by now
+	case changed:
 		return false, nil
 	case slow.Empty && errors.Is(err, context.DeadlineExceeded):
 		return true, nil

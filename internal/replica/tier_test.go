@@ -150,6 +150,21 @@ func TestRetentionDuringAReadOfTheStore(t *testing.T) {
 	}
 }
 
+// A leader that compares its log cuts off records while they are read from the store. The reader
+// does not get them.
+func TestACutDuringAReadOfTheStore(t *testing.T) {
+	p, s := border(t)
+	tierTo(p, 0, 9)
+	must(t, moveStart(p.log, 4))
+	s.during = func() { tierTo(p, 0, 6) }
+	res, err := p.Read(ReadRequest{Offset: 1, MaxBytes: 1 << 20, CurrentEpoch: -1, FetchedEpoch: -1})
+	must(t, err)
+	defer res.Release()
+	if next := res.Next(); res.Size == 0 || next > 6 {
+		t.Errorf("%d bytes, up to offset %d", res.Size, next)
+	}
+}
+
 // A follower's metadata may be older than its leader's, whose log start it has: what it does not
 // know to be in the store is not out of range.
 func TestAFollowerThatDoesNotKnowTheCopies(t *testing.T) {

@@ -16,10 +16,11 @@ import (
 // The histories without which a rule seems to be of no use.
 func TestHistories(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, breakrules.Removed[Rule]) error{
-		"an unclean election":             reelected,
-		"a collection during a copy":      collected,
-		"an open transaction":             unstable,
-		"records that are only in memory": volatile,
+		"an unclean election": reelected,
+		"an unclean election of a broker that has the middle of an object": halved,
+		"a collection during a copy":                                       collected,
+		"an open transaction":                                              unstable,
+		"records that are only in memory":                                  volatile,
 	} {
 		t.Run(name, func(t *testing.T) { must.OK(t, test(t, breakrules.Removed[Rule]{})) })
 	}
@@ -43,6 +44,29 @@ func reelected(t *testing.T, broken breakrules.Removed[Rule]) error {
 		b.copyAll()
 		b.retain()
 	}
+	return errors.Join(b.healthy(), b.check())
+}
+
+// halved: the local log of an unclean leader begins within a copied object, and continues only a
+// part of the rest.
+func halved(t *testing.T, broken breakrules.Removed[Rule]) error {
+	w := newWorld(t, "sync", without(broken))
+	w.lone(1, true)
+	w.add(12)
+	w.brokers[0].copyAll()
+	w.brokers[0].retainBelow(9)
+	w.fetch(12)
+	w.lone(2, false)
+	b := w.brokers[1]
+	if e := b.partition().Ends(); e.LocalStart != 9 || e.LogEnd != 12 {
+		t.Fatalf("%+v", e)
+	}
+	w.add(12)
+	if err := b.check(); err != nil { // it has not compared yet
+		return err
+	}
+	b.copyAll()
+	b.retain()
 	return errors.Join(b.healthy(), b.check())
 }
 

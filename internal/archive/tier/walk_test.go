@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ func (k *walk) both() bool { return len(k.record().ISR) == 2 }
 
 // step is one step. Those of a copy in progress are nested.
 func (k *walk) step() {
-	switch n := k.rng.IntN(16); {
+	switch n := k.rng.IntN(17); {
 	case n < 3:
 		batches := 1 + k.rng.IntN(5)
 		k.note("produce %d", batches)
@@ -47,15 +48,16 @@ func (k *walk) step() {
 	case n < 6 && !k.nested:
 		k.copy()
 	case n == 6:
-		k.note("retain")
-		k.leader().retain()
+		to := k.segment()
+		k.note("retain from %d on", to)
+		k.leader().retainBelow(to)
 		if k.both() {
 			k.confirm()
 		}
 	case n == 7:
-		b := k.other()
-		k.note("broker %d, which does not lead, retains", b.id)
-		b.retain()
+		b, to := k.other(), k.segment()
+		k.note("broker %d, which does not lead, retains from %d on", b.id, to)
+		b.retainBelow(to)
 		if !k.nested {
 			b.copyAll()
 		}
@@ -82,6 +84,9 @@ func (k *walk) step() {
 		k.elect(k.record().LeaderEpoch+1, false, k.other().id)
 		k.know()
 		k.revise()
+		if k.rng.IntN(2) == 0 {
+			k.more(1)
+		}
 	case n == 13:
 		k.note("a collection begins")
 		k.pending = append(k.pending, k.collect())
@@ -92,6 +97,8 @@ func (k *walk) step() {
 		k.pending = slices.Delete(k.pending, i, i+1)
 	case n == 15 && !k.nested:
 		k.shrink()
+	case n == 16 && !k.both():
+		k.lag()
 	}
 }
 
@@ -143,6 +150,28 @@ func (k *walk) accept() {
 		at = res.Next()
 		res.Release()
 	}
+}
+
+// lag lets the broker that is not in sync begin its log within the copied records, if it can.
+func (k *walk) lag() {
+	k.follow()
+	to, end := k.segment(), k.other().partition().Log().Ends().LogEnd
+	if x := k.tier(); !x.Empty() && x.End > end+1 {
+		to = end + 1 + k.rng.Int64N(x.End-end-1)
+	}
+	k.leader().retainBelow(to)
+	e := k.leader().partition().Ends()
+	to = e.LocalStart + k.rng.Int64N(e.LogEnd-e.LocalStart+1)
+	k.note("the log begins at %d, and broker %d, which is not in sync, fetches up to %d", e.LocalStart, k.other().id, to)
+	k.fetch(to)
+}
+
+// segment returns where a segment of a local log may begin: also within an object.
+func (k *walk) segment() int64 {
+	if k.rng.IntN(2) == 0 {
+		return math.MaxInt64
+	}
+	return k.rng.Int64N(int64(len(k.values)) + 1)
 }
 
 func (k *walk) more(batches int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -324,8 +325,20 @@ func (b *broker) append(values ...string) {
 func (w *world) replicate() {
 	t := w.t
 	t.Helper()
-	lead, other := w.leader(), w.other()
-	l, f := lead.partition(), other.partition()
+	w.fetch(math.MaxInt64)
+	l, f := w.leader().partition(), w.other().partition()
+	end := l.Log().Ends().LogEnd
+	w.confirm()
+	eventually(t, "the records are committed", func() bool { return l.Ends().HighWatermark == end })
+	must.OK(t, f.LeaderHigh(l.LeaderEpoch(), end))
+}
+
+// fetch copies batches of a leader's log to the other broker, until that has records up to an
+// offset.
+func (w *world) fetch(to int64) {
+	t := w.t
+	t.Helper()
+	l, f := w.leader().partition(), w.other().partition()
 	epoch := l.LeaderEpoch()
 	must.OK(t, f.Follow(epoch))
 	ours, theirs := l.Log().Epochs(), f.Log().Epochs()
@@ -346,22 +359,21 @@ func (w *world) replicate() {
 		f.Log().Dir().Truncate(cuts)
 		must.OK(t, cuts[0].Err)
 	}
-	for at := f.Log().Ends().LogEnd; at < e.LogEnd; {
-		s, err := l.Log().Read(max(at, e.LogStart), e.LogEnd, 1<<20, true)
+	at, size := f.Log().Ends().LogEnd, 1<<20
+	if to < e.LogEnd {
+		size = 1
+	}
+	for ; at < min(to, e.LogEnd); at = f.Log().Ends().LogEnd {
+		s, err := l.Log().Read(max(at, e.LogStart), e.LogEnd, size, true)
 		must.OK(t, err)
 		done := make(chan error, 1)
 		batches := slices.Concat(s.Parts...)
-		next := s.Next()
 		s.Release()
 		f.AppendReplicated(&replica.Replicated{Epoch: epoch, PrevEnd: at, High: l.Ends().HighWatermark, Batches: batches,
 			Done: func(a *replica.Replicated) { done <- a.Err }}, nil)
 		must.OK(t, <-done)
-		at = next
 	}
-	eventually(t, "the follower has the records", func() bool { return f.Log().AckEnd() == e.LogEnd })
-	w.confirm()
-	eventually(t, "the records are committed", func() bool { return l.Ends().HighWatermark == e.LogEnd })
-	must.OK(t, f.LeaderHigh(epoch, e.LogEnd))
+	eventually(t, "the follower has the records", func() bool { return f.Log().AckEnd() == at })
 }
 
 // base returns where the first batch of a log begins, which may be below the log start.
@@ -469,11 +481,14 @@ func (b *broker) copyAll() {
 }
 
 // retain does what local retention does, as if each copy ended with a segment.
-func (b *broker) retain() {
+func (b *broker) retain() { b.retainBelow(math.MaxInt64) }
+
+// retainBelow is retain, where the local log has a segment from an offset on.
+func (b *broker) retainBelow(to int64) {
 	p := b.partition()
 	role := storage.Only{Is: true, Epoch: p.LeaderEpoch(), Leads: true}
 	high, _ := p.High()
-	to := min(p.Copied(), p.Stable(), high)
+	to = min(to, p.Copied(), p.Stable(), high)
 	if to <= p.Log().Ends().LogStart {
 		return
 	}
