@@ -6,18 +6,25 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// After an unclean election nothing counts as copied until the leader has compared its log with
-// what the object store has, which raises the epoch of the copy.
-func TestNothingIsCopiedAfterAnUncleanElection(t *testing.T) {
-	var p Partition
+// After an unclean election, or a recovery of the metadata, nothing counts as copied until the
+// leader has compared its log with what the object store has, which raises the epoch of the copy
+// and names the generation of the metadata.
+func TestNothingIsCopiedUntilTheLeaderHasCompared(t *testing.T) {
+	var env environment
+	p := Partition{env: &env}
 	for _, x := range []struct {
 		unclean, compared int32
+		now, then         metadata.ID // generations
 		want              int64
-	}{{0, 0, 90}, {3, 2, 0}, {3, 3, 90}, {3, 4, 90}} {
+	}{
+		{0, 0, metadata.ID{1}, metadata.ID{1}, 90}, {3, 2, metadata.ID{1}, metadata.ID{1}, 0}, {3, 3, metadata.ID{1}, metadata.ID{1}, 90},
+		{3, 4, metadata.ID{1}, metadata.ID{1}, 90}, {0, 0, metadata.ID{2}, metadata.ID{1}, 0},
+	} {
+		env.generation.Store(&x.now)
 		p.role.Store(&role{unclean: x.unclean})
-		p.tier.Store(&metadata.Tier{Start: 5, End: 90, Bytes: 700, Epoch: x.compared})
+		p.tier.Store(&metadata.Tier{Start: 5, End: 90, Bytes: 700, Epoch: x.compared, Generation: x.then})
 		if got := p.Copied(); got != x.want {
-			t.Errorf("unclean election %d, compared in %d: copied up to %d, want %d", x.unclean, x.compared, got, x.want)
+			t.Errorf("%+v: copied up to %d", x, got)
 		}
 	}
 }

@@ -286,6 +286,8 @@ func (m *Manager) apply(prev, next *metadata.Image, d *metadata.Delta) (offline,
 			want = append(want, wanted{c.Next, i})
 		}
 	}
+	generation := metadata.ID(next.Generation())
+	m.env.generation.Store(&generation)
 	m.followTiers(d) // before roles: a leader must know what the one before it has deleted
 	makes, offline := m.reconcile(want, first, r)
 	m.review(prev, d, r)

@@ -31,6 +31,7 @@ type environment struct {
 	roleChanged func(*Partition)
 	freezing    freezing
 	tier        TierOptions
+	generation  atomic.Pointer[metadata.ID] // of the newest image; nil before the first
 }
 
 // leaseLive reports whether no other broker can have been elected without this one's knowledge.

@@ -100,11 +100,13 @@ func (p *Partition) Deleted() int64 {
 }
 
 // Copied implements storage.Observer. Nothing counts as copied while the store may have records
-// that an unclean election has undone.
+// that an unclean election has undone, or may no longer have what recovered metadata name.
 func (p *Partition) Copied() int64 {
 	t := p.tier.Load()
 	switch {
 	case t != nil && t.Epoch < p.role.Load().unclean:
+		return 0
+	case t != nil && p.recovered(t):
 		return 0
 	case !t.Empty(), t != nil && p.log.Config().Cleanup.CopyFirst:
 		return t.End
@@ -112,6 +114,13 @@ func (p *Partition) Copied() int64 {
 		return 0
 	}
 	return math.MaxInt64
+}
+
+// recovered reports whether the metadata were recovered from an older state, and no leader has
+// compared t with the store since.
+func (p *Partition) recovered(t *metadata.Tier) bool {
+	g := p.env.generation.Load()
+	return g != nil && t.Generation != *g
 }
 
 // readTier reads from an offset below the local log, up to where the log continues what the store
@@ -188,10 +197,9 @@ func (p *Partition) gap(t *metadata.Tier, local int64) error {
 // Known returns the leader epochs of the whole log, as far as they are known. The result is
 // independent of the partition.
 func (p *Partition) Known() epochs.Cache {
-	own := p.log.Epochs()
 	t := p.tier.Load()
 	if t == nil {
-		return own
+		return p.log.Epochs()
 	}
 	entries := make([]epochs.Entry, len(t.Epochs))
 	for i, e := range t.Epochs {
@@ -199,17 +207,29 @@ func (p *Partition) Known() epochs.Cache {
 	}
 	all, err := epochs.Of(entries)
 	if err != nil { // a Tier is decoded only if they are in order
-		return own
+		return p.log.Epochs()
 	}
-	start := p.log.Ends().LogStart
-	all.CutEnd(start)
-	if first := own.At(start); first >= 0 && all.Latest() > first { // an election has undone it
-		all = all.Until(first)
+	return p.KnownWith(all)
+}
+
+// KnownWith returns the leader epochs of the whole log if those of a copy are the ones of the
+// records below the local log, except for later ones than the local log allows there: an election
+// has undone these. The local log has the epoch of the record below its start, unless it began
+// there as a copy of another log. It takes ownership of copied.
+func (p *Partition) KnownWith(copied epochs.Cache) epochs.Cache {
+	own, start := p.log.Epochs(), p.log.Ends().LogStart
+	copied.CutEnd(start)
+	last := own.At(start - 1)
+	if last < 0 {
+		last = own.At(start)
+	}
+	if last >= 0 {
+		copied = copied.Until(last)
 	}
 	for _, e := range own.Entries() {
-		all.Assign(e.Epoch, e.Start)
+		copied.Assign(e.Epoch, e.Start)
 	}
-	return all
+	return copied
 }
 
 // cutTier moves the start of what the object store has of a partition to an offset, in the

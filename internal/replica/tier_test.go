@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -232,6 +233,21 @@ func TestOffsetsOfATieredPartition(t *testing.T) {
 	_, err = p.Read(ReadRequest{Offset: 1, MaxBytes: 100, CurrentEpoch: -1, FetchedEpoch: -1})
 	if !errors.Is(err, storage.ErrOffsetOutOfRange) {
 		t.Errorf("below the log start: %v", err)
+	}
+}
+
+// A log knows the leader epoch of the record below its start. A copy with a later one there has
+// records that an election has undone.
+func TestEpochsOfACopyThatAnElectionHasUndone(t *testing.T) {
+	p, _ := border(t)
+	lead(p, 4, []int32{self}, []int32{self})
+	awaitNote(t, p)
+	must(t, begin(t, p, AcksLeader, 1).wait(t)) // 10
+	must(t, moveStart(p.log, 10))
+	p.setTier(&metadata.Tier{Manifest: metadata.ID{1}, End: 10, Epochs: []metadata.EpochStart{{Epoch: 0, Start: 0}, {Epoch: 2, Start: 5}}})
+	known := p.Known()
+	if got, want := known.Entries(), []epochs.Entry{{Epoch: 0, Start: 0}, {Epoch: 4, Start: 10}}; !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
 	}
 }
 

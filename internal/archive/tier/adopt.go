@@ -19,14 +19,21 @@ import (
 //   - The metadata were recovered from an older state: the store has more than they name. Its
 //     manifests of the partition are listed, and the one that reaches furthest back is named, of
 //     those that the log continues. Also manifests of snapshots are such copies. If there is none,
-//     the operator decides: chronikctl topic trim deletes the records below the local log.
+//     the operator decides: chronikctl topic trim deletes the records below the local log. The same
+//     applies if they name objects that a collection has deleted since, or records that the log
+//     does not continue.
 //   - Elections have lost the records between. Nothing can bring them back, and the log begins
 //     where the local one does.
 
-// bridge finds what the store has of the records between what the metadata name and the local log.
+// bridge finds what the store has of the records below the local log, if that does not continue
+// what the metadata name, or the store has lost it.
 func (s *step) bridge(ends storage.Ends) error {
 	if s.was.Generation == metadata.ID(s.img.Generation()) {
 		return s.restart(s.was.Start, ends.LogStart)
+	}
+	if start := s.start(ends); start >= ends.LogStart { // the log has all records
+		none := s.none(start)
+		return s.alter(&none)
 	}
 	next, err := s.adopt(ends, s.was.Start)
 	if err != nil {
@@ -37,10 +44,10 @@ func (s *step) bridge(ends storage.Ends) error {
 		return s.alter(&none)
 	}
 	if next == nil {
-		return fmt.Errorf("metadata were recovered from an older state: they name records up to %d in the object store, the log on "+
-			"this disk begins at %d, and the store has no list of those between; copy the objects back to the store, or delete all records "+
-			"below %d: chronikctl topic trim %s --partition %d --before %d",
-			s.was.End, ends.LogStart, ends.LogStart, s.p.Log().Topic(), s.tp.Partition, ends.LogStart)
+		return fmt.Errorf("metadata were recovered from an older state: they name records of %d to %d in the object store, the log on "+
+			"this disk begins at %d, and the store has no whole list of those below; copy the objects back to the store, or delete all "+
+			"records below %d: chronikctl topic trim %s --partition %d --before %d",
+			s.was.Start, s.was.End, ends.LogStart, ends.LogStart, s.p.Log().Topic(), s.tp.Partition, ends.LogStart)
 	}
 	s.c.opt.Logger.Warn("found records in the object store that the metadata did not name", zap.Stringer("partition", s.p),
 		zap.Int64("from", next.Start), zap.Int64("to", next.End))
@@ -103,20 +110,6 @@ func (s *step) candidate(m *format.Manifest, at objects.Nonce, ends storage.Ends
 		return nil, nil
 	}
 	a := s.b.ArchivedIn(&format.Partition{ID: s.id(), State: format.Kept, Start: start, End: m.End, Manifest: at, Archived: m.End})
-	if m.End > ends.LogStart {
-		all := s.p.Known()
-		t := &upload.Target{ID: s.id(), Log: s.hold(), Start: start, End: ends.LogEnd}
-		var err error
-		if a, err = s.b.Agree(s.ctx, t, &all, a); err == nil && a.End() < m.End {
-			a, err = s.b.List(s.ctx, t, a)
-		}
-		if err != nil || a.End() < ends.LogStart {
-			return nil, err
-		}
-	}
-	if a.End() <= start {
-		return nil, nil
-	}
 	parts, err := s.b.Parts(s.ctx, s.id(), a)
 	if err != nil {
 		return nil, err
@@ -124,6 +117,16 @@ func (s *step) candidate(m *format.Manifest, at objects.Nonce, ends storage.Ends
 	known, err := format.Epochs(s.ctx, s.up.Store, s.up.Prefix, s.id(), parts)
 	if err != nil {
 		return nil, err
+	}
+	known = s.p.KnownWith(known)
+	t := &upload.Target{ID: s.id(), Log: s.hold(), Start: start, End: ends.LogEnd}
+	if a, err = s.b.Agree(s.ctx, t, &known, a); err != nil || a.End() < ends.LogStart || a.End() <= start {
+		return nil, err
+	}
+	if a.End() < m.End {
+		if a, err = s.b.List(s.ctx, t, a); err != nil {
+			return nil, err
+		}
 	}
 	next, err := s.withEpochs(a, start, &known)
 	return &next, err

@@ -10,4 +10,5 @@ const (
 	CopyVolatile                   // records that are not durable here are copied
 	TrustCopy                      // what the store has counts as what the log has, after an election, too
 	AnyCollection                  // objects are named that a collection may delete
+	TrustNames                     // the store counts as having what recovered metadata name
 )

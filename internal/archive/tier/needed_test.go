@@ -18,6 +18,7 @@ func TestHistories(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, breakrules.Removed[Rule]) error{
 		"an unclean election": reelected,
 		"an unclean election of a broker that has the middle of an object": halved,
+		"a recovery of the metadata":                                       relisted,
 		"a collection during a copy":                                       collected,
 		"an open transaction":                                              unstable,
 		"records that are only in memory":                                  volatile,
@@ -67,6 +68,13 @@ func halved(t *testing.T, broken breakrules.Removed[Rule]) error {
 	}
 	b.copyAll()
 	b.retain()
+	return errors.Join(b.healthy(), b.check())
+}
+
+// relisted: the metadata are recovered, and name a list that a collection has deleted.
+func relisted(t *testing.T, broken breakrules.Removed[Rule]) error {
+	_, b := collectedList(t, 9, broken)
+	b.copyAll()
 	return errors.Join(b.healthy(), b.check())
 }
 

@@ -18,6 +18,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"AnyCollection": {AnyCollection, collected},
 		"CopyUnstable":  {CopyUnstable, unstable},
 		"CopyVolatile":  {CopyVolatile, volatile},
+		"TrustNames":    {TrustNames, relisted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := x.test(t, breakrules.Without(x.rule)); err == nil {

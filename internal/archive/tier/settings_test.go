@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
@@ -25,18 +26,29 @@ func recovered(t *testing.T) (w *world, b *broker) {
 	b.copyAll()
 	must.OK(t, b.healthy())
 	b.retain()
-	cluster, _, err := w.meta.Get(t.Context(), metadata.ClusterKey)
-	must.OK(t, err)
-	x, err := metadata.DecodeCluster(cluster)
-	must.OK(t, err)
-	x.Generation = metadata.ID{7}
-	w.put(metadata.ClusterKey, x.Encode())
-	w.put(older.Key, older.Value)
+	w.backdate(older)
 	w.follow()
 	if named, local := w.tier().End, b.partition().Ends().LocalStart; named >= local {
 		t.Fatalf("copies up to %d, and a local log from %d on", named, local)
 	}
 	return w, b
+}
+
+// backdate replaces what the metadata name by an older value, as if they were recovered.
+func (w *world) backdate(older metadata.KV) {
+	w.generations++
+	kv, _, err := w.meta.Get(w.t.Context(), metadata.ClusterKey)
+	must.OK(w.t, err)
+	x, err := metadata.DecodeCluster(kv)
+	must.OK(w.t, err)
+	x.Generation = metadata.ID{7, w.generations}
+	w.put(metadata.ClusterKey, x.Encode())
+	if older.ModRevision == 0 {
+		_, err := w.meta.Txn(w.t.Context(), metadata.Txn{Delete: []string{metadata.TierKey(tp)}})
+		must.OK(w.t, err)
+		return
+	}
+	w.put(older.Key, older.Value)
 }
 
 // What the store has and recovered metadata do not name is found.
@@ -72,6 +84,116 @@ func TestAGapAfterARecoveryEndsWithATrim(t *testing.T) {
 	must.OK(t, errors.Join(b.healthy(), b.check()))
 	if y := w.tier(); y.Start != local || y.End <= local {
 		t.Errorf("%+v", y)
+	}
+}
+
+// collectedList returns a world whose recovered metadata name a list that a collection has deleted.
+// The local log of b, which leads, begins at an offset below the end of that list.
+func collectedList(t *testing.T, local int64, broken breakrules.Removed[Rule]) (w *world, b *broker) {
+	w = newWorld(t, "sync", without(broken))
+	b = w.brokers[0]
+	w.lone(1, true)
+	w.add(8)
+	b.copyAll()
+	older, _, err := w.meta.Get(t.Context(), metadata.TierKey(tp))
+	must.OK(t, err)
+	w.add(20)
+	b.copyAll()
+	w.collect()()
+	b.retainBelow(local)
+	w.backdate(older)
+	w.follow()
+	if x, e := w.tier(), b.partition().Ends(); e.LocalStart != local || x.End <= local {
+		t.Fatalf("%+v, %+v", x, e)
+	}
+	b.retain()
+	if e := b.partition().Ends(); e.LocalStart != local {
+		t.Fatalf("local retention counts as copied what recovered metadata name: %+v", e)
+	}
+	return w, b
+}
+
+// A list that the metadata name and the store has no longer is replaced, whether or not the local
+// log begins below its end.
+func TestACollectedListAfterARecovery(t *testing.T) {
+	for _, local := range []int64{0, 9} {
+		w, b := collectedList(t, local, breakrules.Removed[Rule]{})
+		b.copyAll()
+		must.OK(t, errors.Join(b.healthy(), b.check()))
+		if x := w.tier(); x.Start != 0 || x.End < 60 {
+			t.Errorf("a local log from %d on: %+v", local, x)
+		}
+		b.retain()
+		must.OK(t, b.check())
+	}
+}
+
+// If the store has no other list either, only the local records are left, and the command in the
+// error lets copies continue.
+func TestACollectedListWithoutAnotherEndsWithATrim(t *testing.T) {
+	w, b := collectedList(t, 9, breakrules.Removed[Rule]{})
+	for _, name := range w.names() {
+		if strings.Contains(name, "manifest/") {
+			must.OK(t, w.store.Delete(context.Background(), name))
+		}
+	}
+	b.copyAll()
+	if err := b.healthy(); err == nil || !strings.Contains(err.Error(), "chronikctl topic trim t --partition 0 --before 9") {
+		t.Fatalf("%v", err)
+	}
+	w.delete(9)
+	b.copyAll()
+	must.OK(t, errors.Join(b.healthy(), b.check()))
+	if x := w.tier(); x.Start != 9 || x.End < 60 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// otherHistory returns a world in which the store has records of another history up to the start of
+// the local log of b, which leads after two unclean elections. older is what the metadata named
+// before all copies.
+func otherHistory(t *testing.T) (w *world, b *broker, older metadata.KV) {
+	w = newWorld(t, "sync", nil)
+	b = w.brokers[0]
+	w.lone(1, true)
+	b.copyAll()
+	older, _, err := w.meta.Get(t.Context(), metadata.TierKey(tp))
+	must.OK(t, err)
+	w.add(2)
+	w.fetch(6)
+	w.add(14)
+	b.copyAll()
+	b.retainBelow(24)
+	w.lone(2, false)
+	w.add(10)
+	w.brokers[1].copyAll()
+	w.collect()()
+	w.lone(1, false)
+	if x, e := w.tier(), b.partition().Ends(); x.End != e.LocalStart || len(x.Epochs) != 2 {
+		t.Fatalf("%+v, %+v", x, e)
+	}
+	return w, b, older
+}
+
+// A local log that begins where the copies of another history end does not continue them.
+func TestCopiesOfAnotherHistory(t *testing.T) {
+	w, b, _ := otherHistory(t)
+	b.copyAll()
+	must.OK(t, b.healthy())
+	if e := b.partition().Ends(); e.LogStart != e.LocalStart {
+		t.Errorf("%+v, %+v", e, w.tier())
+	}
+}
+
+// After a recovery they are not found either.
+func TestCopiesOfAnotherHistoryAreNotFound(t *testing.T) {
+	w, b, older := otherHistory(t)
+	w.backdate(older)
+	w.follow()
+	b.copyAll()
+	must.OK(t, b.healthy())
+	if e := b.partition().Ends(); e.LogStart != e.LocalStart {
+		t.Errorf("%+v, %+v", e, w.tier())
 	}
 }
 

@@ -114,8 +114,8 @@ func (s *step) archivedEnd() int64 {
 
 // compare lets the Tier say what the log of this leader continues, once in each leader epoch and
 // generation of the metadata: it cuts off what an unclean election has undone, and bridges a gap
-// below the local log. Of an empty Tier it moves the offset. It reports whether it has changed the
-// Tier.
+// below the local log. Of a Tier of another generation it checks that the store has its objects. Of
+// an empty one it moves the offset. It reports whether it has changed the Tier.
 func (s *step) compare() (changed bool, err error) {
 	_, epoch := s.p.Leader()
 	generation := metadata.ID(s.img.Generation())
@@ -126,31 +126,39 @@ func (s *step) compare() (changed bool, err error) {
 	if ok && known == epoch && s.was.Generation == generation && !undone {
 		return false, nil
 	}
-	ends := s.p.Log().Ends()
-	if s.was.End < ends.LogStart && (!s.was.Empty() || s.was.Generation != generation) {
+	ends, recovered := s.p.Log().Ends(), s.was.Generation != generation
+	if s.was.End < ends.LogStart && (!s.was.Empty() || recovered) {
 		return true, s.bridge(ends)
 	}
-	start := s.was.Start
-	if start > s.p.AgreesTo(s.was, ends) { // it may be above records that were appended since
-		start = ends.LogStart
+	if recovered && !s.c.opt.Broken.Has(TrustNames) {
+		if err := s.whole(); format.Unusable(err) {
+			return true, s.bridge(ends)
+		} else if err != nil {
+			return false, err
+		}
 	}
+	start := s.start(ends)
 	if undone && s.was.Empty() {
 		next := s.none(max(start, ends.LogStart))
 		return true, s.alter(&next)
 	}
 	next := *s.was
 	next.Generation, next.Epoch = generation, s.epoch()
-	if all := s.p.Known(); s.was.End > ends.LogStart && !s.agrees(&all, ends.LogEnd) && !s.c.opt.Broken.Has(TrustCopy) {
+	if all := s.p.Known(); !s.agrees(&all, ends.LogEnd) && !s.c.opt.Broken.Has(TrustCopy) {
 		t := &upload.Target{ID: s.id(), Log: s.hold(), Start: s.was.Start, End: ends.LogEnd}
 		a, err := s.b.Agree(s.ctx, t, &all, s.archived())
-		if err == nil && a.End() < s.was.End {
-			a, err = s.b.List(s.ctx, t, a)
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return false, err
-		}
-		if a.End() > s.was.Start && a.End() < ends.LogStart {
+		case a.End() < ends.LogStart && recovered:
+			return true, s.bridge(ends)
+		case a.End() > s.was.Start && a.End() < ends.LogStart:
 			return true, s.restart(s.was.Start, ends.LogStart)
+		}
+		if a.End() < s.was.End {
+			if a, err = s.b.List(s.ctx, t, a); err != nil {
+				return false, err
+			}
 		}
 		if a.End() < s.was.End {
 			s.c.opt.Logger.Warn("an election has undone records that the object store has", zap.Stringer("partition", s.p),
@@ -172,8 +180,26 @@ func (s *step) compare() (changed bool, err error) {
 	return false, nil
 }
 
-// agrees reports whether the log has the last record that was copied, and so those before: the
-// metadata have its leader epoch. Otherwise the store says what they have in common.
+// start returns where the log begins, by the Tier. An offset above where the Tier may continue may
+// be above records that were appended since.
+func (s *step) start(ends storage.Ends) int64 {
+	if s.was.Start > s.p.AgreesTo(s.was, ends) {
+		return ends.LogStart
+	}
+	return s.was.Start
+}
+
+// whole returns an error unless the store has every object that the Tier names.
+func (s *step) whole() error {
+	parts, err := s.b.Parts(s.ctx, s.id(), s.archived())
+	if err == nil {
+		_, err = format.Epochs(s.ctx, s.up.Store, s.up.Prefix, s.id(), parts)
+	}
+	return err
+}
+
+// agrees reports whether the log has, or continues, the last record that was copied, and so those
+// before: the metadata have its leader epoch. Otherwise the store says what they have in common.
 func (s *step) agrees(all *epochs.Cache, logEnd int64) bool {
 	if s.was.Empty() || len(s.was.Epochs) == 0 {
 		return s.was.Empty()

@@ -28,7 +28,8 @@ type walk struct {
 	steps   []string
 	pending []func() // collections that have not deleted anything yet
 	nested  bool
-	unclean int // elections
+	unclean int          // elections
+	older   *metadata.KV // what a copy of the metadata names; nil: there is no copy
 }
 
 func (k *walk) note(format string, args ...any) {
@@ -40,7 +41,7 @@ func (k *walk) both() bool { return len(k.record().ISR) == 2 }
 
 // step is one step. Those of a copy in progress are nested.
 func (k *walk) step() {
-	switch n := k.rng.IntN(17); {
+	switch n := k.rng.IntN(19); {
 	case n < 3:
 		batches := 1 + k.rng.IntN(5)
 		k.note("produce %d", batches)
@@ -99,7 +100,44 @@ func (k *walk) step() {
 		k.shrink()
 	case n == 16 && !k.both():
 		k.lag()
+	case n == 17:
+		k.note("the metadata are copied")
+		kv, _, err := k.meta.Get(k.t.Context(), metadata.TierKey(tp))
+		must.OK(k.t, err)
+		k.older = &kv
+	case n == 18 && k.older != nil && !k.nested && k.unclean < 2:
+		k.restart()
 	}
+}
+
+// restart recovers the metadata from the copy. The leader has the whole log.
+func (k *walk) restart() {
+	before := k.tier()
+	k.backdate(*k.older)
+	k.pending = nil // collections end with their brokers
+	id := k.leader().id
+	k.elect(k.record().LeaderEpoch+metadata.Gap(metadata.ID{k.generations}), k.rng.IntN(2) == 0, id)
+	k.note("recovered from %+v instead of %+v", k.tier(), before)
+	k.know()
+	b := k.leader()
+	b.retain()
+	b.copyAll()
+	e := b.partition().Ends()
+	if err := b.healthy(); err != nil {
+		if !before.Empty() && before.Start < e.LocalStart || !strings.Contains(err.Error(), "chronikctl topic trim") {
+			k.t.Errorf("the metadata named %+v, the log is %+v: %v", before, e, err)
+			return
+		}
+		k.note("trim to %d", e.LocalStart)
+		k.delete(e.LocalStart)
+		b.copyAll()
+	}
+	must.OK(k.t, b.healthy())
+	start := b.partition().Ends().LogStart
+	if k.unclean == 0 && start > max(k.gone, e.LocalStart) { // otherwise the log may have begun below what was deleted
+		k.t.Errorf("after a recovery the log begins at %d, before it did at %d", start, k.gone)
+	}
+	k.gone = start
 }
 
 // revise takes what a leader has after an unclean election for what was acknowledged.

@@ -57,6 +57,8 @@ type world struct {
 	number int
 	values []string // of the committed records, by offset
 	gone   int64    // where the log begins
+
+	generations byte // of the metadata, after the first
 }
 
 // broker is one of the two. It follows the metadata only when the test says so.
@@ -570,7 +572,15 @@ func (w *world) collect() (finish func()) {
 	names := w.names()
 	w.put(metadata.CollectionKey, metadata.Collection{}.Encode())
 	named := map[objects.Nonce]bool{}
-	if t := w.tier(); !t.Empty() {
+	kv, _, err := w.meta.Get(ctx, metadata.ClusterKey)
+	must.OK(w.t, err)
+	cluster, err := metadata.DecodeCluster(kv)
+	must.OK(w.t, err)
+	t := w.tier()
+	if t == nil && w.conf.Remote || t != nil && t.Generation != cluster.Generation {
+		return func() {} // all are kept
+	}
+	if !t.Empty() {
 		b := upload.NewBatch(upload.Options{Store: w.store, Prefix: prefix, ObjectBytes: 1, ManifestParts: 3})
 		p := &format.Partition{ID: format.ID{Topic: tp.Topic}, State: format.Kept, Start: t.Start, End: t.End,
 			Manifest: objects.Nonce(t.Manifest), Archived: t.End}
