@@ -136,3 +136,23 @@ func TestADeletedTopicHasNoCopies(t *testing.T) {
 		t.Errorf("a copy of %v remains", tp)
 	}
 }
+
+// Nor has one whose leader copies records for the first time between the read and the deletion.
+func TestATopicThatIsCopiedMeanwhileHasNoCopies(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	made := mustCreate(t, c, "t", 1)
+	r := &rival{Store: s, times: 1, act: func() {
+		_, err := withArchive(c).AlterConfigs(ctx, Resource{TopicResource, "t"},
+			[]ConfigOp{{Name: "remote.storage.enable", Value: ptr("true")}}, false)
+		must.OK(t, err)
+		tp := metadata.TopicPartition{Topic: made.ID}
+		_, err = c.AlterTier(ctx, &metadata.TierChange{TopicPartition: tp, Next: &metadata.Tier{}, Record: image(t, s).Partition(tp).Revision})
+		must.OK(t, err)
+	}}
+	_, err := over(r).DeleteTopic(ctx, made.ID)
+	must.OK(t, err)
+	for tp := range image(t, s).Tiers() {
+		t.Errorf("a copy of %v remains", tp)
+	}
+}

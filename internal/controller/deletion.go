@@ -89,11 +89,11 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 	if err != nil {
 		return err
 	}
+	txn.If = append(txn.If, unchanged(configKV)) // a leader may copy records from the next change on
 	configs, err := metadata.DecodeConfigs(configKV)
 	if _, remote := configs[configdef.RemoteEnable]; err != nil || !remote && len(tiers) == 0 {
 		return err
 	}
-	txn.If = append(txn.If, unchanged(configKV))
 	for i := range rec.Partitions { // also those that leaders add until the transaction
 		txn.Delete = append(txn.Delete, metadata.TierKey(metadata.TopicPartition{Topic: id, Partition: i}))
 	}
