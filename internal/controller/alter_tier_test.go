@@ -147,7 +147,8 @@ func TestATopicThatIsCopiedMeanwhileHasNoCopies(t *testing.T) {
 			[]ConfigOp{{Name: "remote.storage.enable", Value: ptr("true")}}, false)
 		must.OK(t, err)
 		tp := metadata.TopicPartition{Topic: made.ID}
-		_, err = c.AlterTier(ctx, &metadata.TierChange{TopicPartition: tp, Next: &metadata.Tier{}, Record: image(t, s).Partition(tp).Revision})
+		record := image(t, s).Partition(tp).Revision
+		_, err = c.AlterTier(ctx, &metadata.TierChange{TopicPartition: tp, Next: &metadata.Tier{}, Record: record})
 		must.OK(t, err)
 	}}
 	_, err := over(r).DeleteTopic(ctx, made.ID)

@@ -1,6 +1,7 @@
 package secureinit
 
 import (
+	"bytes"
 	"reflect"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func FuzzRoster(f *testing.F) {
 			return
 		}
 		again, err := parseRoster(string(r.text()))
-		if must.OK(t, err); string(again.text()) != string(r.text()) {
+		if must.OK(t, err); !bytes.Equal(again.text(), r.text()) {
 			t.Fatalf("%q: %v, then %v", text, r, again)
 		}
 	})
