@@ -131,10 +131,6 @@ func (s *Shard) add(to coordinator.Ticket, e Add) {
 		reply(kerr.CoordinatorLoadInProgress) // all clients back off on this error; transactions end meanwhile
 		return
 	}
-	if s.clears(e, t, more) {
-		reply(kerr.ConcurrentTransactions)
-		return
-	}
 	if begins {
 		s.begin(t)
 		s.setTimeout(e.ID, t.timeLimit())

@@ -27,10 +27,6 @@ const (
 	AddUnknown                        // a partition that the metadata does not have yet can be added
 	TrustLoad                         // a partition that was added before a load counts as added at the commit
 	RaiseSince                        // a later question takes the place of the add
-	JoinLeftover                      // what a lost marker left open joins the next transaction
-	CommitLeftover                    // what a lost marker left open is committed, whatever ended it
-	ClearForGood                      // a marker also counts for losses after it
-	AddUncleared                      // a partition is added while that marker is on its way
 	FenceEarly                        // a producer that ends a transaction of which nothing has come is fenced
 )
 

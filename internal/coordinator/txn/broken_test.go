@@ -34,12 +34,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"AddUnknown":                         {rule: AddUnknown},
 		"TrustLoad":                          {rule: TrustLoad},
 		"FenceEarly":                         {rule: FenceEarly},
-		"JoinLeftover":                       {rule: JoinLeftover, kind: losesMarkers},
-		"CommitLeftover":                     {rule: CommitLeftover, kind: losesMarkers},
-		"ClearForGood":                       {rule: ClearForGood, kind: losesMarkers},
-		"AddUncleared":                       {rule: AddUncleared, kind: losesMarkers},
-		"RaiseSince":                         {rule: RaiseSince, first: 2000, kind: stormy},
-		"a flush counts in any leader epoch": {without: func(w *walk) { w.anyFlush = true }, first: 700, kind: stormy},
+		"RaiseSince":                         {rule: RaiseSince, first: 1100, kind: stormy},
+		"a flush counts in any leader epoch": {without: func(w *walk) { w.anyFlush = true }, first: 1100, kind: stormy},
 		"requests leave before their records are committed": {without: func(w *walk) { w.unheld = true }},
 		"the log takes appends of a former leader":          {without: func(w *walk) { w.oldAppends = true }},
 	} {
@@ -62,8 +58,6 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 }
 
 func stormy(w *walk) { w.storm = true }
-
-func losesMarkers(w *walk) { w.markers = true }
 
 // walkWithout runs a walk without a rule and returns what goes wrong.
 func walkWithout(seed uint64, rule Rule, change ...func(*walk)) []string {

@@ -40,8 +40,6 @@
 //   - A transaction that is aborted by anyone but its producer raises the epoch.
 //   - A commit is an abort if a partition may have lost records in a leader epoch above the one
 //     that the metadata showed when it was added; 0 after a load. Nothing raises that one.
-//   - A partition with a loss that no marker of this Shard has followed gets another one before it
-//     is added: what a lost marker left open there must not join the transaction.
 //   - A producer with its present epoch is not fenced.
 //   - The largest epoch that a producer gets is maxEpoch; the next one is only in markers.
 //

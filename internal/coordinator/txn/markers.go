@@ -99,9 +99,6 @@ func (s *Shard) sendMarker(id string, t *transaction, p Partition, a *attempt) {
 
 // marked handles the result of a marker.
 func (s *Shard) marked(e Marked) {
-	if s.cleared(e) {
-		return
-	}
 	t := s.ids[e.ID]
 	if t == nil || t.live == nil || !t.state.prepared() {
 		return

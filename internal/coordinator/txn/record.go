@@ -273,9 +273,5 @@ func (s *Shard) emit(id string, v value) *transaction {
 // write is emit without a new time of update.
 func (s *Shard) write(id string, v value) *transaction {
 	s.out.Emit(coordinator.Record{Key: encodeKey(id), Value: v.encode(s.tagged)})
-	was := s.ids[id]
-	fresh := was == nil || was.pid != v.pid
-	t := s.apply(id, v)
-	t.onlyCommits = (t.onlyCommits || fresh) && v.state != PrepareAbort
-	return t
+	return s.apply(id, v)
 }

@@ -83,8 +83,7 @@ type Shard struct {
 	topics Topics // nil until the first TopicsChanged
 	// asking has the ids whose transaction waits for requests to partitions. Volatile.
 	asking map[string]*transaction
-	spots  map[spot]*clearing // see clear. Volatile.
-	tokens uint64             // the last token
+	tokens uint64 // the last token
 	// fullUntil is when the next id may have been idle for long enough to make room. Volatile.
 	fullUntil time.Time
 
@@ -104,9 +103,6 @@ type transaction struct {
 	live *live
 	// parked are the requests that wait for the end of the transaction, in order. Volatile.
 	parked []parked
-	// onlyCommits: no transaction of the producer id was aborted. A load does not know that.
-	// Volatile.
-	onlyCommits bool
 	// doubtful: the log may have lost later records of the id. Its producer may have later epochs,
 	// so none after the present one is given out, and its transaction may have been decided.
 	doubtful bool
@@ -173,7 +169,7 @@ const (
 
 // New returns a shard without ids.
 func New(cfg Config) *Shard {
-	return &Shard{cfg: cfg, ids: map[string]*transaction{}, asking: map[string]*transaction{}, spots: map[spot]*clearing{}, tagged: true}
+	return &Shard{cfg: cfg, ids: map[string]*transaction{}, asking: map[string]*transaction{}, tagged: true}
 }
 
 // TopicsChanged notifies the shard of the current metadata. It has no response.

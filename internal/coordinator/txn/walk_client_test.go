@@ -278,16 +278,13 @@ func (w *walk) check() (bad []string) {
 			delete(open, e.pid)
 		}
 		for _, pid := range slices.Sorted(maps.Keys(open)) {
-			if open[pid][0].txn.damaged {
-				continue // no later transaction has used the partition
-			}
 			bad = append(bad, "producer "+itoa(int(pid))+" hangs in "+p.name.Topic)
 		}
 	}
 	for i, t := range w.txns {
 		name := "transaction " + itoa(i) + " of " + t.client.id
 		o := outcome[t]
-		if !t.committed && !t.damaged && o[true] > 0 && o[false] > 0 {
+		if !t.committed && o[true] > 0 && o[false] > 0 {
 			bad = append(bad, name+" is torn")
 		}
 		if o[true] > 0 && !t.asked {
@@ -298,7 +295,6 @@ func (w *walk) check() (bad []string) {
 		}
 		for val := range t.acked {
 			switch {
-			case t.damaged:
 			case t.committed && shown[val] != 1:
 				bad = append(bad, name+" was committed, value "+itoa(val)+" is shown "+itoa(shown[val])+" times")
 			case o[true] > 0 && shown[val] != 1:

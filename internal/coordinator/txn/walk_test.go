@@ -53,12 +53,10 @@ func (w *walk) run(steps int, old bool) []string {
 func (w *walk) step(old bool) {
 	w.now = w.now.Add(time.Millisecond)
 	switch x := w.roll(1000); {
-	case w.storm && x < 3:
+	case w.storm && x < 10:
 		w.crash(true)
-	case w.storm && x < 6:
+	case w.storm && x < 30:
 		w.parts[w.roll(len(w.parts))].crash(true)
-	case w.markers && x < 10:
-		w.parts[w.roll(len(w.parts))].electUncleanly()
 	case x < 540:
 		w.deliver()
 	case x < 620:
@@ -167,25 +165,6 @@ func TestLongWalks(t *testing.T) {
 	}
 	t.Log(total)
 	if total["commits"] < 100 || total["crashes"] < 100 || total["unclean elections"] < 100 {
-		t.Errorf("too little happens: %v", total)
-	}
-}
-
-// An aborted transaction of which an unclean election lost a marker is not shown either.
-func TestWalksThatLoseMarkers(t *testing.T) {
-	total := map[string]int{}
-	for seed := range uint64(1000) {
-		w := newWalk(seeded{rand.New(rand.NewPCG(seed, 1))}, seed%2 == 1)
-		w.markers = true
-		if bad := w.run(2500, seed%2 == 1); len(bad) > 0 {
-			t.Fatalf("seed %d: %q", seed, bad)
-		}
-		for k, n := range w.stats {
-			total[k] += n
-		}
-	}
-	t.Log(total)
-	if total["commits"] < 100 || total["lost markers"] < 100 {
 		t.Errorf("too little happens: %v", total)
 	}
 }

@@ -24,7 +24,6 @@ type walk struct {
 	// records are committed, and the log refuses the appends of a former leader.
 	unheld, oldAppends bool
 	storm              bool // the power fails often
-	markers            bool // unclean elections lose markers, too
 	anyFlush           bool // the rule of partitions: a flush counts in the leader epoch of the request only
 
 	now   time.Time
@@ -132,7 +131,6 @@ type txn struct {
 	committed bool // acknowledged
 	never     bool // it was fenced before it was asked to commit
 	acked     map[int]*part
-	damaged   bool // its marker was lost after its end; then it may not be whole
 }
 
 func (w *walk) send(m message) {
@@ -560,54 +558,17 @@ func (p *part) crash(power bool) {
 	p.loading = p.w.now.Add(time.Duration(p.w.roll(100)) * time.Millisecond)
 }
 
-// electUncleanly elects a leader that lacks the last records: those of transactions that are open,
-// and with them, if the walk loses markers, those of transactions that have ended. It may lack
-// others, too, and then breaks promises that nothing can keep. The coordinator knows at once: what
-// it decides before, it decides before the loss.
+// electUncleanly elects a leader that lacks the last records, all of transactions that are open. It
+// may lack others, too, and then breaks promises that nothing can keep. The coordinator knows at
+// once: what it decides before, it decides before the loss.
 func (p *part) electUncleanly() {
 	p.w.stats["unclean elections"]++
 	n := len(p.log)
-	for n > 0 && p.w.loses(p.log[n-1], p) {
+	for n > 0 && p.log[n-1].val > 0 && p.w.isOpen(p.log[n-1].txn, p) {
 		n--
 	}
-	left := n + p.w.roll(len(p.log)-n+1)
-	p.damage(left)
-	p.lead(left, true)
+	p.lead(n+p.w.roll(len(p.log)-n+1), true)
 	p.w.leader().learn()
-}
-
-// loses reports whether an unclean election of a partition may lose an entry.
-func (w *walk) loses(e entry, p *part) bool {
-	switch {
-	case e.val > 0 && w.isOpen(e.txn, p):
-		return true
-	case !w.markers:
-		return false
-	}
-	for _, t := range w.leader().shard.ids {
-		if w.leader().dead || (t.pid == e.pid || t.previous == e.pid) && (t.state == Ongoing || t.state.prepared()) && t.has(p.name) {
-			return false
-		}
-	}
-	return true
-}
-
-// damage notes the transactions that had ended and lose their marker, and perhaps records.
-func (p *part) damage(left int) {
-	open := map[int64][]*txn{}
-	for i, e := range p.log {
-		if e.val > 0 {
-			open[e.pid] = append(open[e.pid], e.txn)
-			continue
-		}
-		for _, t := range open[e.pid] {
-			if i >= left {
-				p.w.stats["lost markers"]++
-				t.damaged = true
-			}
-		}
-		delete(open, e.pid)
-	}
 }
 
 // isOpen reports whether a transaction is open and can't be decided any more without the leader of

@@ -93,33 +93,21 @@ func (l *lossy) write() {
 	}
 }
 
-// ask asks for the end of the transaction.
-func (l *lossy) ask(commit bool) error {
-	q := kmsg.NewPtrEndTxnRequest()
-	q.TransactionalID, q.ProducerID, q.ProducerEpoch, q.Commit = "x", l.tr.pid, l.tr.epoch, commit
-	var v verdict
-	_ = until(patience, func() bool {
-		l.connect()
-		v = l.tr.ask(q, func(r kmsg.Response) int16 {
-			a := r.(*kmsg.EndTxnResponse)
-			if a.ErrorCode == 0 && l.tr.version >= 2 {
-				l.tr.pid, l.tr.epoch, l.tr.next = a.ProducerID, a.ProducerEpoch, map[*partition]int32{}
-			}
-			return a.ErrorCode
-		})
-		return v.err == nil || isAnswer(v.err)
-	})
-	return v.err
-}
-
 // end asks for a commit, and then for an abort.
 func (l *lossy) end(t *testing.T) {
 	t.Helper()
 	for _, commit := range []bool{true, false} {
-		err := l.ask(commit)
-		refused := errors.Is(err, kerr.TransactionAbortable) || errors.Is(err, kerr.InvalidTxnState)
-		if refused != commit || !commit && err != nil {
-			t.Errorf("commit %t: %v", commit, err)
+		q := kmsg.NewPtrEndTxnRequest()
+		q.TransactionalID, q.ProducerID, q.ProducerEpoch, q.Commit = "x", l.tr.pid, l.tr.epoch, commit
+		var v verdict
+		_ = until(patience, func() bool {
+			l.connect()
+			v = l.tr.ask(q, func(r kmsg.Response) int16 { return r.(*kmsg.EndTxnResponse).ErrorCode })
+			return v.err == nil || isAnswer(v.err)
+		})
+		refused := errors.Is(v.err, kerr.TransactionAbortable) || errors.Is(v.err, kerr.InvalidTxnState)
+		if refused != commit || !commit && v.err != nil {
+			t.Errorf("commit %t: %v", commit, v.err)
 		}
 	}
 	list := []check.Record{}
@@ -146,84 +134,31 @@ func (l *lossy) leader() int32 {
 	return 1
 }
 
-// alone stops the broker that follows in the partition, and returns it and the leader.
-func (l *lossy) alone() (leader, other int32) {
-	both := l.inSync(2)
-	l.w.kill(both[1])
-	l.inSync(1)
-	return both[0], both[1]
-}
-
-// inSync waits until so many replicas are in sync, and returns them.
-func (l *lossy) inSync(n int) (list []int32) {
-	if until(patience, func() bool { list = l.isr(); return len(list) == n }) != nil {
-		l.w.Fatalf("%v are in sync", list)
-	}
-	return list
-}
-
-// replace stops the leader and starts the other broker, which is elected uncleanly.
-func (l *lossy) replace(leader, other int32) {
-	l.w.kill(leader)
-	l.w.start(other)
-	if until(patience, func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.unclean > 0 }) != nil {
-		l.w.Fatal("no unclean election")
-	}
-	if until(patience, func() bool { return slices.Contains(l.isr(), other) }) != nil {
-		l.w.Fatalf("%v are in sync", l.isr())
-	}
-}
-
 // An unclean election of a topic with the sync profile.
 func TestAnUncleanElectionInATransaction(t *testing.T) {
 	inTransaction(t, kind{unclean: true}, 2, func(l *lossy) {
-		leader, other := l.alone()
+		w := l.w
+		shrinks := func(to int) []int32 {
+			var list []int32
+			if until(patience, func() bool { list = l.isr(); return len(list) == to }) != nil {
+				w.Fatalf("%v are in sync", list)
+			}
+			return list
+		}
+		both := shrinks(2)
+		other := both[1]
+		w.kill(other)
+		shrinks(1)
 		l.write()
-		l.replace(leader, other)
+		w.kill(both[0])
+		w.start(other)
+		if until(patience, func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.unclean > 0 }) != nil {
+			w.Fatal("no unclean election")
+		}
+		if until(patience, func() bool { return slices.Contains(l.isr(), other) }) != nil {
+			w.Fatalf("%v are in sync", l.isr())
+		}
 	})
-}
-
-// An unclean election loses the marker of an aborted transaction and nothing else. The producer's
-// next transaction commits its own record, and none of the aborted ones.
-func TestAnUncleanElectionLosesAMarker(t *testing.T) {
-	for version := int16(1); version <= 2; version++ {
-		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
-			cryptotest.SetGlobalRandom(t, 1)
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 1, kind{unclean: true})
-				l := begin(t, w, version, 2)
-				defer l.stop()
-				l.inSync(2)
-				l.write()
-				leader, other := l.alone()
-				if err := l.ask(false); err != nil {
-					t.Fatalf("abort: %v", err)
-				}
-				why := ""
-				if until(patience, func() bool { _, _, why = l.committedLog(leader, l.p); return why == "" }) != nil {
-					t.Fatal(why)
-				}
-				l.replace(leader, other)
-				value := l.tr.value(2, l.p)
-				if until(patience, func() bool { l.connect(); return l.tr.add(l.p) }) != nil {
-					t.Fatal("the partition is not added")
-				}
-				if err := l.tr.send(l.p, value); err != nil {
-					t.Fatal(err)
-				}
-				if err := l.ask(true); err != nil {
-					t.Fatalf("commit: %v", err)
-				}
-				var list []check.Record
-				if until(patience, func() bool { list, _, why = l.committedLog(other, l.p); return why == "" }) != nil {
-					t.Fatal(why)
-				}
-				if len(list) != 1 || list[0].Value != value {
-					t.Errorf("committed are %+v, want %s", list, value)
-				}
-			})
-		})
-	}
 }
 
 // A loss of power with a profile that acknowledges before records are durable: of one broker

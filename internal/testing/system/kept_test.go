@@ -56,11 +56,13 @@ var keptFormats = map[string][]string{
 
 // neverKept are the other formats, each with the reason why no release keeps a file of it.
 var neverKept = map[string]string{
-	"unfinished restore":                     "only a restore that was interrupted leaves it, for the same program",
-	"table of contents of a repair's backup": "no program reads it",
-	"audit log":                              "no program of this tree reads it",
-	"chronikctl's contexts":                  "no broker has the file",
-	"offsets of groups (CSV)":                "no broker has the file",
+	"passwords left by `chronikd user add`":       "the broker of the directory removes it within a second",
+	"brokers that `chronikd secure` has numbered": "no broker has the file",
+	"unfinished restore":                          "only a restore that was interrupted leaves it, for the same program",
+	"table of contents of a repair's backup":      "no program reads it",
+	"audit log":                                   "no program of this tree reads it",
+	"chronikctl's contexts":                       "no broker has the file",
+	"offsets of groups (CSV)":                     "no broker has the file",
 }
 
 // Every format, every kind of keys of the metadata, the present feature level, every type of groups
