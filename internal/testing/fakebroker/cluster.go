@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -24,8 +25,12 @@ type Cluster struct {
 	Refuse func(topic string, partition int32) int16
 	// Down has each connection closed instead of an answer.
 	Down bool
+	// Denied refuses each change of a broker's configs.
+	Denied bool
 	// Active are the brokers that the metadata name, Fenced those that only DescribeCluster does.
 	Active, Fenced []int32
+	// Mute are brokers that do not answer for their configs: each such connection is closed.
+	Mute []int32
 	// Partitions are the replicas, by topic.
 	Partitions map[string][]Partition
 	// Copies holds reassignments back: they are in progress until the test completes them.
@@ -273,6 +278,9 @@ func resource(kind kmsg.ConfigResourceType, name string) string {
 func (c *Cluster) configs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	for _, r := range req.Resources {
+		if id, err := strconv.Atoi(r.ResourceName); err == nil && slices.Contains(c.Mute, int32(id)) {
+			return nil
+		}
 		out := kmsg.DescribeConfigsResponseResource{ResourceType: r.ResourceType, ResourceName: r.ResourceName}
 		set := c.Configs[resource(r.ResourceType, r.ResourceName)]
 		source := kmsg.ConfigSourceDynamicTopicConfig
@@ -292,6 +300,11 @@ func (c *Cluster) alter(req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response 
 	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
 	for _, r := range req.Resources {
 		at := resource(r.ResourceType, r.ResourceName)
+		if c.Denied && r.ResourceType == kmsg.ConfigResourceTypeBroker {
+			resp.Resources = append(resp.Resources, kmsg.IncrementalAlterConfigsResponseResource{ResourceType: r.ResourceType,
+				ResourceName: r.ResourceName, ErrorCode: kerr.ClusterAuthorizationFailed.Code})
+			continue
+		}
 		if c.Configs[at] == nil {
 			c.Configs[at] = map[string]string{}
 		}

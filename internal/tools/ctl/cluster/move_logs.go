@@ -447,8 +447,11 @@ func (o *logMoves) cancelAll(ctx context.Context, logs []*storedLog) error {
 				fmt.Errorf("interrupted: %s not known to be canceled", text.Plural(len(stay), "move is", "moves are")))
 		}
 	}
-	o.limited = o.throttle != "" // by a run that was interrupted
-	return o.unlimit(ctx)
+	if o.throttle == "" {
+		return nil
+	}
+	_, err = o.rates.Remove(ctx, o.broker, []int32{o.broker})
+	return err
 }
 
 // moveRates returns the rate of moves between the directories of a broker.
@@ -461,7 +464,7 @@ func (o *logMoves) limit(ctx context.Context) error {
 	if o.throttle == "" || o.limited {
 		return nil
 	}
-	err := o.rates.Note(ctx, []int32{o.broker})
+	err := o.rates.Note(ctx, []int32{o.broker}, false)
 	if err == nil {
 		err = o.rates.Set(ctx, o.broker, []int32{o.broker})
 	}

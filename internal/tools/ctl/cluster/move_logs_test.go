@@ -168,6 +168,21 @@ func TestACanceledMoveReportsWhereTheLogStays(t *testing.T) {
 	}
 }
 
+// A cancellation with --throttle removes the rate that an interrupted run of the same command has
+// left, and no other.
+func TestACancellationRemovesOnlyItsOwnRate(t *testing.T) {
+	for before, want := range map[string]string{"1024": "", "7": "7"} {
+		f, o, _ := twoDirs(t)
+		o.cancel, o.throttle, f.Logs[0].To = true, "1KiB", "/two"
+		f.Hook = nil // it is in progress until it is canceled
+		f.Configs["broker/1"] = map[string]string{moveRate: before}
+		must.OK(t, o.run(t.Context()))
+		if got := f.Config(1, moveRate); got != want {
+			t.Errorf("the rate %s is %q at the end", before, got)
+		}
+	}
+}
+
 // The rate that an operator has set is in force again at the end, also after a failure. Where moves
 // continue under the rate of --throttle, or another command has set one, the command says so.
 func TestMoveLogsLeavesNoRateUnsaid(t *testing.T) {

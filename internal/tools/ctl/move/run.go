@@ -133,7 +133,7 @@ func (p *Plan) newRun(a *app.App, adm *kadm.Client, cl *kgo.Client, o Options, o
 		return nil, err
 	}
 	moves := p.Moves()
-	r := &run{Plan: p, a: a, adm: adm, out: out, limit: newLimit(adm, cl, rate),
+	r := &run{Plan: p, a: a, adm: adm, out: out, limit: newLimit(adm, cl, rate, a.Note),
 		atATime: o.atATime, gap: pollGap, planned: moves, waiting: slices.Clone(moves), begun: map[partition]*Move{},
 		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, lines: NewProgress(time.Now())}
 	for _, at := range p.inProgress() {
@@ -157,7 +157,7 @@ func (r *run) do(ctx context.Context) error {
 				return r.interrupted(r.limit.rate)
 			}
 			if r.limit.rate > 0 { // errors may pass, and --throttle must not stay for what does not move
-				if r.limit.release(ctx, r.topics, r.a.Note) != nil || len(r.begun) > 0 {
+				if r.limit.release(ctx, r.topics) != nil || len(r.begun) > 0 {
 					err = fmt.Errorf("%w; --throttle stays in force for the moves in progress, until the same command ends them%s", err, r.former())
 				}
 			}
@@ -171,7 +171,10 @@ func (r *run) do(ctx context.Context) error {
 	for _, topic := range slices.Sorted(maps.Keys(elected)) {
 		r.out.Done(topic, "elected %s", text.Count(elected[topic], "preferred leader"))
 	}
-	err := r.limit.release(ctx, r.topics, r.a.Note)
+	err := r.limit.release(ctx, r.topics)
+	if err != nil && r.limit.rate > 0 {
+		return fmt.Errorf("%w; --throttle may stay in force until the same command ends it%s", err, r.former())
+	}
 	if err == nil && r.limit.stay {
 		r.a.Note("%s and %s stay on the brokers for other moves in progress; the last command that moves with --throttle removes them%s",
 			leaderRate, followerRate, r.former())

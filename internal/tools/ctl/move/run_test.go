@@ -40,7 +40,7 @@ func newCommands(t *testing.T, brokers []int32, replicas ...[]int32) *commands {
 	for _, r := range replicas {
 		c.Partitions["t"] = append(c.Partitions["t"], fakebroker.Partition{Replicas: r, ISR: r})
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addr()), kgo.MetadataMinAge(fresh))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addr()), kgo.MetadataMinAge(fresh), kgo.RequestRetries(1))
 	must.OK(t, err)
 	t.Cleanup(cl.Close)
 	c.cl, c.adm = cl, kadm.NewClient(cl)
@@ -300,6 +300,128 @@ func TestThrottlesThatStayAreReported(t *testing.T) {
 		restore := "the rates of before count again with chronikctl config set broker 2 " + followerRate + "=7"
 		if text += fmt.Sprint(err); !strings.Contains(text, want) || !strings.Contains(text, restore) || (err != nil) != fails {
 			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+// A run changes rates of brokers only whose former ones it has read: nothing could restore those of
+// the others. It names these brokers, and bounds their copies once it can read the rates.
+func TestOnlyRatesThatWereReadAreChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		fenced, mute []int32
+		later        bool // it can be read when the second move begins
+	}{
+		"fenced":                         {fenced: []int32{4}},
+		"fenced, later active":           {fenced: []int32{4}, later: true},
+		"unreachable":                    {mute: []int32{4}},
+		"unreachable, as well as fenced": {mute: []int32{4}, fenced: []int32{5}},
+	} {
+		x := newCommands(t, []int32{1, 2, 3}, []int32{1, 2}, []int32{1, 2})
+		x.Copies, x.Fenced, x.Mute = true, c.fenced, c.mute
+		x.Active = append(x.Active, c.mute...)
+		for _, b := range slices.Concat(c.fenced, c.mute) {
+			x.Configs[fmt.Sprintf("broker/%d", b)] = map[string]string{leaderRate: "7"}
+		}
+		during := map[string]bool{}
+		x.Hook = func(req kmsg.Request) {
+			if _, reads := req.(*kmsg.MetadataRequest); !reads || moving(x.Cluster) < 0 {
+				return
+			}
+			during[x.Configs["broker/4"][leaderRate]] = true
+			if n := moving(x.Cluster); x.Configs["topic/t"][followerReplicas] != "" {
+				x.Partitions["t"][n].Complete()
+				if c.later {
+					x.Active, x.Fenced = []int32{1, 2, 3, 4}, nil
+				}
+			}
+		}
+		text, err := x.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}, []int32{1, 3}))
+		if err != nil || !during["7"] || during["1024"] != c.later {
+			t.Errorf("%s: %v; the rates while it moves: %v: %s", name, err, during, text)
+		}
+		for _, b := range slices.Concat(c.fenced, c.mute) {
+			says := fmt.Sprintf("chronikctl config set broker %d %s=1024 %s=1024", b, leaderRate, followerRate)
+			ends := fmt.Sprintf("chronikctl config unset broker %d %s %s", b, leaderRate, followerRate)
+			if got := x.Config(b, leaderRate); got != "7" || !strings.Contains(text, says) || !strings.Contains(text, ends) {
+				t.Errorf("%s: the rate of broker %d is %q: %s", name, b, got, text)
+			}
+		}
+		if n := strings.Count(text, "which cannot be read"); n != 1 {
+			t.Errorf("%s: said %d times: %s", name, n, text)
+		}
+		if got := x.Config(3, leaderRate) + x.Config(3, followerRate); got != "" {
+			t.Errorf("%s: broker 3 has the rate %s at the end", name, got)
+		}
+	}
+}
+
+// A command with nothing to move changes no rate, even one that equals that of --throttle. What an
+// interrupted run of the same command has left is removed, but no other rate, and none of a broker
+// that it cannot read.
+func TestNothingToMoveChangesNoRate(t *testing.T) {
+	for name, c := range map[string]struct {
+		left, throttle   string
+		one, two, fenced string // the rates at the end, of 1024, 7, and 1024
+		says             string
+	}{
+		"nothing left": {throttle: "1KiB", one: "1024", two: "7", fenced: "1024"},
+		"an interrupted run": {left: "0:3", throttle: "1KiB", two: "7", fenced: "1024",
+			says: "chronikctl config unset broker 3 " + leaderRate},
+		"of another command": {left: "0:3", one: "1024", two: "7", fenced: "1024",
+			says: "chronikctl config unset broker 2 " + leaderRate},
+	} {
+		x := newCommands(t, []int32{1, 2}, []int32{1, 2})
+		x.Fenced = []int32{3}
+		for b, rate := range map[string]string{"broker/1": "1024", "broker/2": "7", "broker/3": "1024"} {
+			x.Configs[b] = map[string]string{leaderRate: rate}
+		}
+		x.Configs["topic/t"] = map[string]string{followerReplicas: c.left}
+		text, err := x.run(t.Context(), Options{atATime: 1, throttle: c.throttle}, set([]int32{1, 2}))
+		if err != nil || !strings.Contains(text, c.says) || c.says == "" && strings.Contains(text, "rate") {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+		for b, want := range map[int32]string{1: c.one, 2: c.two, 3: c.fenced} {
+			if got := x.Config(b, leaderRate); got != want {
+				t.Errorf("%s: the rate of broker %d is %q, not %q: %s", name, b, got, want, text)
+			}
+		}
+		x.Do(func() {
+			if got := x.Configs["topic/t"][followerReplicas]; c.left != "" && got != "" {
+				t.Errorf("%s: named at the end: %s", name, got)
+			}
+		})
+	}
+}
+
+// A broker that dies while the moves run has the rates of before at the end. If these cannot be
+// restored, the error names them, and the same command finds what is left.
+func TestRatesOfBeforeAfterFailures(t *testing.T) {
+	for name, fails := range map[string]bool{"a broker dies": false, "no change is permitted": true} {
+		x := newCommands(t, []int32{1, 2, 3}, []int32{1, 2})
+		x.Copies = true
+		x.Configs["broker/1"] = map[string]string{leaderRate: "7"}
+		x.Hook = func(req kmsg.Request) {
+			if _, reads := req.(*kmsg.MetadataRequest); !reads || moving(x.Cluster) < 0 || x.Configs["topic/t"][followerReplicas] == "" {
+				return
+			}
+			x.Partitions["t"][0].Complete()
+			x.Mute, x.Denied = []int32{1}, fails
+		}
+		text, err := x.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		want := "the rates of before count again with chronikctl config set broker 1 " + leaderRate + "=7"
+		if (err != nil) != fails || fails && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+		if !fails {
+			if got := x.Config(1, leaderRate) + x.Config(2, leaderRate); got != "7" {
+				t.Errorf("%s: the rates are %q at the end", name, got)
+			}
+			continue
+		}
+		x.Do(func() { x.Mute, x.Denied = nil, false })
+		text, err = x.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		if got := x.Config(1, leaderRate) + x.Config(2, leaderRate); err != nil || got != "" {
+			t.Errorf("%s: %v: the rates are %q after the same command: %s", name, err, got, text)
 		}
 	}
 }

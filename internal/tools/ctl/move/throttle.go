@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
@@ -29,18 +30,23 @@ const (
 // counts for the replicas that the topics name. It is in the metadata, so it outlives an
 // interruption; release removes what no move needs any more.
 type limit struct {
-	adm   *kadm.Client
-	cl    *kgo.Client
-	rate  int64 // 0: none
-	named map[partition]bool
-	rates Rates
-	begun bool // the rates are set
-	stay  bool // release has left the rates to other moves
+	adm    *kadm.Client
+	cl     *kgo.Client
+	rate   int64 // 0: none
+	note   func(format string, args ...any)
+	named  map[partition]bool
+	rates  Rates
+	begun  bool           // the run sets rates
+	others bool           // others were moving when it began, or had left names: the rates may be theirs
+	asked  map[int32]bool // active brokers whose rates the run has asked for
+	said   map[int32]bool // brokers that were reported as not read
+	stay   bool           // release has left the rates to other moves
 }
 
-func newLimit(adm *kadm.Client, cl *kgo.Client, rate int64) *limit {
-	return &limit{adm: adm, cl: cl, rate: rate, named: map[partition]bool{}, rates: Rates{Client: cl, What: "bound the rate of copies",
-		Names: []string{leaderRate, followerRate}, Value: strconv.FormatInt(rate, 10)}}
+func newLimit(adm *kadm.Client, cl *kgo.Client, rate int64, note func(format string, args ...any)) *limit {
+	return &limit{adm: adm, cl: cl, rate: rate, note: note, named: map[partition]bool{}, asked: map[int32]bool{}, said: map[int32]bool{},
+		rates: Rates{Client: cl, What: "bound the rate of copies", Names: []string{leaderRate, followerRate},
+			Value: strconv.FormatInt(rate, 10)}}
 }
 
 // ahead is how many moves are named before they begin. All brokers apply each change of a topic's
@@ -69,12 +75,15 @@ func (l *limit) set(ctx context.Context, moves, next []Move) error {
 		if err != nil {
 			return err
 		}
-		if err := l.begin(ctx, found || moving); err != nil {
-			return err
+		if !l.begun {
+			l.begun, l.others = true, found || moving
 		}
 	}
-	runs, ids, _, err := l.brokers(ctx)
+	runs, ids, running, err := l.brokers(ctx)
 	if err != nil {
+		return err
+	}
+	if err := l.read(ctx, ids, running); err != nil {
 		return err
 	}
 	if err := l.rates.Set(ctx, runs, ids); err != nil {
@@ -103,91 +112,158 @@ func entries(partition int32, brokers []int32) (list []string) {
 	return list
 }
 
-// begin notes the rates that an operator has set, before the first ones of the run. If others are
-// moving, or have left names, the rates may be theirs.
-func (l *limit) begin(ctx context.Context, others bool) error {
-	if l.begun {
-		return nil
+// read notes the rates of brokers before the run changes them, and of others when they become
+// active. One that does not answer is asked once: each question lasts until its timeout.
+func (l *limit) read(ctx context.Context, ids, running []int32) error {
+	maps.DeleteFunc(l.asked, func(id int32, _ bool) bool { return !slices.Contains(running, id) })
+	ask := slices.DeleteFunc(slices.Clone(running), func(id int32) bool { return l.asked[id] })
+	if err := l.rates.Note(ctx, ask, l.others); err != nil {
+		return err
 	}
-	if !others {
-		_, _, running, err := l.brokers(ctx)
-		if err != nil {
-			return err
-		}
-		if err := l.rates.Note(ctx, running); err != nil {
-			return err
-		}
+	for _, id := range ask {
+		l.asked[id] = true
 	}
-	l.begun = true
+	l.unread(slices.DeleteFunc(slices.Clone(ids), l.rates.Noted))
 	return nil
 }
 
+// unread reports brokers whose rates stay as they are, because nothing could restore them.
+func (l *limit) unread(ids []int32) {
+	var commands []string
+	ids = slices.DeleteFunc(ids, func(id int32) bool { return l.said[id] })
+	for _, id := range ids {
+		l.said[id] = true
+		commands = append(commands,
+			fmt.Sprintf("chronikctl config set broker %d %s=%d %s=%d", id, leaderRate, l.rate, followerRate, l.rate))
+	}
+	if len(ids) > 0 {
+		l.note("--throttle does not change the rates of broker %s, which cannot be read; to set it there: %s; to remove it: %s",
+			text.Numbers(ids), strings.Join(commands, ", "), strings.Join(unsets(ids), ", "))
+	}
+}
+
+// unsets returns the commands that remove the rates of brokers.
+func unsets(ids []int32) (commands []string) {
+	for _, id := range ids {
+		commands = append(commands, fmt.Sprintf("chronikctl config unset broker %d %s %s", id, leaderRate, followerRate))
+	}
+	return commands
+}
+
 // release removes the names of replicas of partitions that no longer move. When nothing moves any
-// more, the rates are as before.
-func (l *limit) release(ctx context.Context, topics map[string]bool, note func(format string, args ...any)) error {
+// more, the rates are as before. The names are last: if the rates fail, the same command finds
+// them.
+func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	found, moving, err := l.unname(ctx, topics)
+	stale, moving, err := l.stale(ctx, topics)
 	if err != nil {
 		return err
 	}
-	l.stay = l.rate > 0 && moving
-	if !found && l.rate == 0 || moving { // the rates are those of other moves, too
+	found := len(stale) > 0
+	l.stay = l.rate > 0 && moving && (l.begun || found)
+	if !moving { // otherwise the rates are those of other moves, too
+		if err := l.end(ctx, found); err != nil {
+			return err
+		}
+	}
+	if found {
+		_, _, err = l.unname(ctx, topics)
+	}
+	return err
+}
+
+// end restores the rates if the run has set any, and otherwise removes what the same command has
+// left. It leaves those of another command, which may be an operator's.
+func (l *limit) end(ctx context.Context, found bool) error {
+	if !l.begun && !found {
 		return nil
 	}
 	runs, ids, running, err := l.brokers(ctx)
 	if err != nil {
 		return err
 	}
-	if !l.begun { // what an interrupted run has left
-		if found {
-			return l.rates.Remove(ctx, runs, ids)
+	switch {
+	case l.begun:
+		return l.rates.End(ctx, runs, ids, running, l.note)
+	case l.rate > 0:
+		read, err := l.rates.Remove(ctx, runs, running)
+		if err != nil {
+			return err
 		}
-		note = func(string, ...any) {}
+		l.unread(slices.DeleteFunc(ids, func(id int32) bool { return slices.Contains(read, id) }))
+		return nil
 	}
-	return l.rates.End(ctx, runs, ids, running, note)
+	now, err := l.rates.read(ctx, running)
+	if err != nil && len(now) == 0 {
+		return err
+	}
+	maps.DeleteFunc(now, func(_ int32, set map[string]string) bool { return len(set) == 0 })
+	if len(now) > 0 {
+		l.note("the rates of copies stay on the brokers; if a command with --throttle has left them, these remove them: %s",
+			strings.Join(unsets(slices.Sorted(maps.Keys(now))), ", "))
+	}
+	return nil
+}
+
+// names are names of replicas that no move needs, by config of a topic. The configs in all have no
+// others, and are removed.
+type names struct {
+	topic     string
+	some, all map[string][]string
 }
 
 // unname removes the names of replicas of partitions that no longer move. It reports whether there
 // were any, and whether any partition of the cluster moves.
 func (l *limit) unname(ctx context.Context, topics map[string]bool) (found, moves bool, err error) {
+	stale, moves, err := l.stale(ctx, topics)
+	for _, x := range stale {
+		if err := l.change(ctx, kadm.SubtractConfig, x.topic, x.some); err != nil {
+			return true, false, err
+		}
+		if err := l.change(ctx, kadm.DeleteConfig, x.topic, x.all); err != nil {
+			return true, false, err
+		}
+	}
+	return len(stale) > 0, moves, err
+}
+
+// stale returns the names of replicas of partitions that no longer move, and whether any partition
+// of the cluster moves.
+func (l *limit) stale(ctx context.Context, topics map[string]bool) (list []names, moves bool, err error) {
 	configs, err := l.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(topics))...)
 	if err != nil {
-		return false, false, app.Refused("read the limits of copies", app.BrokerError(err), "")
+		return nil, false, app.Refused("read the limits of copies", app.BrokerError(err), "")
 	}
 	moving, err := app.Moves(ctx, l.adm)
 	if err != nil {
-		return false, false, err
+		return nil, false, err
 	}
 	for _, r := range configs {
-		gone, all := map[string][]string{}, map[string][]string{}
+		x := names{r.Name, map[string][]string{}, map[string][]string{}}
 		for _, kv := range r.Configs {
 			if kv.Key != leaderReplicas && kv.Key != followerReplicas {
 				continue
 			}
-			names := strings.Split(kv.MaybeValue(), ",")
-			for _, entry := range names {
+			entries := strings.Split(kv.MaybeValue(), ",")
+			for _, entry := range entries {
 				partition, _, named := strings.Cut(entry, ":")
 				n, err := strconv.ParseInt(strings.TrimSpace(partition), 10, 32)
 				if _, goesOn := moving[r.Name][int32(n)]; named && err == nil && !goesOn {
-					gone[kv.Key] = append(gone[kv.Key], entry)
+					x.some[kv.Key] = append(x.some[kv.Key], entry)
 				}
 			}
-			if len(gone[kv.Key]) == len(names) {
-				all[kv.Key] = nil
-				delete(gone, kv.Key)
+			if len(x.some[kv.Key]) == len(entries) {
+				x.all[kv.Key] = nil
+				delete(x.some, kv.Key)
 			}
 		}
-		found = found || len(gone)+len(all) > 0
-		if err := l.change(ctx, kadm.SubtractConfig, r.Name, gone); err != nil {
-			return found, false, err
-		}
-		if err := l.change(ctx, kadm.DeleteConfig, r.Name, all); err != nil {
-			return found, false, err
+		if len(x.some)+len(x.all) > 0 {
+			list = append(list, x)
 		}
 	}
-	return found, len(moving) > 0, nil
+	return list, len(moving) > 0, nil
 }
 
 // change appends names of replicas to configs of a topic, or removes them or the configs.
@@ -204,8 +280,7 @@ func (l *limit) change(ctx context.Context, op kadm.IncrementalOp, topic string,
 	return refusedLimit("bound the copies of "+topic, answers, err)
 }
 
-// brokers returns one that runs, all that are registered, and those of them that are active. The
-// others have the rates, too: they would have one for ever, and unsaid.
+// brokers returns one that runs, all that are registered, and those of them that are active.
 func (l *limit) brokers(ctx context.Context) (runs int32, ids, running []int32, err error) {
 	req := kmsg.NewPtrDescribeClusterRequest()
 	req.IncludeFencedBrokers = true

@@ -38,7 +38,7 @@ func TestMovesAreNamedAhead(t *testing.T) {
 		return list
 	}
 	entry := func(n int) string { return fmt.Sprintf("%d:2", n) }
-	l := newLimit(adm, cl, 1<<20)
+	l := newLimit(adm, cl, 1<<20, t.Logf)
 
 	must.OK(t, l.set(ctx, moves[:10], moves[10:]))
 	first := named()
@@ -49,7 +49,7 @@ func TestMovesAreNamedAhead(t *testing.T) {
 	if again := named(); !slices.Equal(again, first) {
 		t.Errorf("named again: %v", again)
 	}
-	must.OK(t, l.release(ctx, map[string]bool{"t": true}, t.Logf)) // as another command
+	must.OK(t, l.release(ctx, map[string]bool{"t": true})) // as another command
 	if left := named(); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
