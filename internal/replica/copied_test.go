@@ -1,9 +1,11 @@
 package replica
 
 import (
+	"math"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // After an unclean election, or a recovery of the metadata, nothing counts as copied until the
@@ -25,6 +27,19 @@ func TestNothingIsCopiedUntilTheLeaderHasCompared(t *testing.T) {
 		p.tier.Store(&metadata.Tier{Start: 5, End: 90, Bytes: 700, Epoch: x.compared, Generation: x.then})
 		if got := p.Copied(); got != x.want {
 			t.Errorf("%+v: copied up to %d", x, got)
+		}
+	}
+}
+
+// Without copies, and if none is made, no retention waits for one.
+func TestAnEmptyCopyHoldsNothing(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	generation := metadata.ID{2}
+	p.env.generation.Store(&generation)
+	for _, compared := range []metadata.ID{{1}, {2}} {
+		p.tier.Store(&metadata.Tier{Start: 5, End: 5, Generation: compared})
+		if got := p.Copied(); got != math.MaxInt64 {
+			t.Errorf("generation %v: copied up to %d", compared, got)
 		}
 	}
 }

@@ -79,16 +79,39 @@ func (p *Partition) startOf(e storage.Ends) int64 {
 }
 
 // AgreesTo returns up to where a log with these ends surely continues what the object store has:
-// its end, or where an unclean election may have begun that no leader has compared yet. The role
-// names only the newest of these: what begins after the epoch of t may be of another one.
+// its end, or where an unclean election may have begun that no leader has compared yet. It is not
+// below the local log: from there on the log has its own records.
 func (p *Partition) AgreesTo(t *metadata.Tier, e storage.Ends) int64 {
-	if t.Epoch >= p.role.Load().unclean {
+	if !p.undone(t) {
 		return e.LogEnd
 	}
-	if _, end := p.log.EpochEnd(t.Epoch); end >= 0 {
+	return max(p.laterThan(t, e), e.LogStart)
+}
+
+// undone reports whether an unclean election may have undone some of t, and no leader has compared
+// it since.
+func (p *Partition) undone(t *metadata.Tier) bool { return t.Epoch < p.role.Load().unclean }
+
+// laterThan returns where the records of a log with these ends begin that are later than t; it may
+// be below the local log. The role names only the newest unclean election: what begins after the
+// epoch of t may be of another one.
+func (p *Partition) laterThan(t *metadata.Tier, e storage.Ends) int64 {
+	own := p.log.Epochs()
+	if _, end := own.End(t.Epoch, e.LogEnd); end >= 0 {
 		return end
 	}
 	return e.LogEnd
+}
+
+// servable returns t without what a reader must not get of it: a part may extend into what an
+// election has undone. Recovered metadata may name what one has undone that they do not know.
+func (p *Partition) servable(t *metadata.Tier, e storage.Ends) *metadata.Tier {
+	if !p.undone(t) && !p.recovered(t) {
+		return t
+	}
+	read := *t
+	read.End = min(t.End, p.laterThan(t, e))
+	return &read
 }
 
 // Deleted implements storage.Observer.
@@ -104,16 +127,12 @@ func (p *Partition) Deleted() int64 {
 func (p *Partition) Copied() int64 {
 	t := p.tier.Load()
 	switch {
-	case t != nil && t.Epoch < p.role.Load().unclean:
-		return 0
-	case t != nil && p.recovered(t):
-		return 0
-	case !t.Empty(), t != nil && p.log.Config().Cleanup.CopyFirst:
-		return t.End
-	case p.log.Config().Cleanup.CopyFirst:
+	case t.Empty() && !p.log.Config().Cleanup.CopyFirst: // nothing waits for a copy
+		return math.MaxInt64
+	case t == nil || p.undone(t) || p.recovered(t):
 		return 0
 	}
-	return math.MaxInt64
+	return t.End
 }
 
 // recovered reports whether the metadata were recovered from an older state, and no leader has
@@ -128,11 +147,13 @@ func (p *Partition) recovered(t *metadata.Tier) bool {
 // the store does not answer in time, the transfer continues, and a later read gets the records.
 func (p *Partition) readTier(r *ReadRequest, res *ReadResult, limit int64) (ok bool, err error) {
 	t, ends := p.tier.Load(), p.log.Ends()
-	switch {
-	case r.Offset >= ends.LogStart || t == nil || r.Offset < t.Start:
+	if r.Offset >= ends.LogStart || t == nil || r.Offset < t.Start {
 		return false, nil
-	case r.Offset >= t.End:
-		return true, p.gap(t, ends.LogStart)
+	}
+	read := p.servable(t, ends)
+	switch {
+	case r.Offset >= read.End:
+		return true, p.gap(read, ends.LogStart)
 	case r.LendOnly:
 		res.Larger = 1 // a batch, at least
 		return true, nil
@@ -149,11 +170,9 @@ func (p *Partition) readTier(r *ReadRequest, res *ReadResult, limit int64) (ok b
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), slow.Until)
 	defer cancel()
-	read := *t
-	read.End = min(t.End, p.AgreesTo(t, ends)) // a part may extend into what an election has undone
-	s, err := p.env.tier.Reads.Read(ctx, p.tp(), &read, r.Offset, min(limit, read.End), r.MaxBytes, r.AtLeastOne)
+	s, err := p.env.tier.Reads.Read(ctx, p.tp(), read, r.Offset, min(limit, read.End), r.MaxBytes, r.AtLeastOne)
 	if err == nil && r.Committed && s.Size > 0 {
-		res.Aborted, err = p.abortedAcross(ctx, &read, r.Offset, &s)
+		res.Aborted, err = p.abortedAcross(ctx, read, r.Offset, &s)
 	}
 	changed := p.tier.Load() != t // it may name other objects by now, and none of what was read
 	if err == nil && !changed {
@@ -189,9 +208,9 @@ func (p *Partition) abortedAcross(ctx context.Context, t *metadata.Tier, offset 
 }
 
 // gap returns the error for an offset that neither the local log has nor, as far as this broker
-// knows, the object store.
+// knows, the object store: it surely has the records of t only.
 func (p *Partition) gap(t *metadata.Tier, local int64) error {
-	return fmt.Errorf("%w: %s begins at %d on this disk, and the metadata name copies up to %d only", ErrTier, p, local, t.End)
+	return fmt.Errorf("%w: %s begins at %d on this disk, and copies of it are known up to %d only", ErrTier, p, local, t.End)
 }
 
 // Known returns the leader epochs of the whole log, as far as they are known. The result is
@@ -247,7 +266,7 @@ func (m *Manager) cutTier(ctx context.Context, p *Partition, to int64) error {
 			return r.notLeader()
 		}
 		next := t.From(to)
-		if t.Epoch >= r.unclean { // what is below was committed in this epoch; see AgreesTo
+		if t.Epoch >= r.unclean && !p.recovered(t) { // what is below was committed in this epoch; see laterThan
 			next.Epoch = r.epoch
 		}
 		revision, err := m.opt.Tier.Alter(ctx, &metadata.TierChange{TopicPartition: p.tp(), Next: &next, Was: t.Revision,
@@ -301,15 +320,15 @@ func TierEpochs(all *epochs.Cache, start, end int64) (list []metadata.EpochStart
 // findTime and maxTime.
 func (p *Partition) timesBelow(search func(context.Context, *metadata.Tier) (storage.Timestamp, error)) (storage.Timestamp, error) {
 	for {
-		t, local := p.tier.Load(), p.log.Ends().LogStart
-		if t == nil || t.Start >= min(t.End, local) {
+		t, ends := p.tier.Load(), p.log.Ends()
+		if t == nil || t.Start >= min(t.End, ends.LogStart) {
 			return storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}, nil
 		}
-		if t.End < local {
-			return storage.Timestamp{}, p.gap(t, local)
+		below := *p.servable(t, ends)
+		if below.End < ends.LogStart {
+			return storage.Timestamp{}, p.gap(&below, ends.LogStart)
 		}
-		below := *t
-		below.End = local
+		below.End = ends.LogStart
 		ctx, cancel := context.WithTimeout(context.Background(), p.env.tier.LookupWait)
 		found, err := search(ctx, &below)
 		cancel()

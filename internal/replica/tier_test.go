@@ -166,6 +166,47 @@ func TestACutDuringAReadOfTheStore(t *testing.T) {
 	}
 }
 
+// Below the local log there may be records that an unclean election has undone: of recovered
+// metadata, and until the leader has compared. Reads and searches get none of them.
+func TestUndoneRecordsBelowTheLocalLog(t *testing.T) {
+	p, _ := border(t)
+	follow(p, 2, 1, pair, pair)
+	must(t, cut(p.log, 6, false))
+	lead(p, 4, []int32{self}, []int32{self})
+	awaitNote(t, p)
+	for range 6 {
+		must(t, begin(t, p, AcksLeader, 1).wait(t)) // 6 to 11
+	}
+	must(t, moveStart(p.log, 9))
+	generation := metadata.ID{2}
+	p.env.generation.Store(&generation)
+	for name, x := range map[string]struct {
+		generation metadata.ID
+		unclean    int32
+	}{"recovered": {metadata.ID{1}, 0}, "not compared": {generation, 4}} {
+		r := *p.role.Load()
+		r.unclean = x.unclean
+		p.role.Store(&r)
+		p.setTier(&metadata.Tier{Manifest: metadata.ID{1}, End: 10, Generation: x.generation})
+		for at := range int64(9) {
+			res, err := p.Read(ReadRequest{Offset: at, MaxBytes: 1 << 20, AtLeastOne: true, CurrentEpoch: -1, FetchedEpoch: -1})
+			if ok := errors.Is(err, ErrTier); ok != (at >= 6) || err != nil && !ok {
+				t.Errorf("%s: a read at %d: %v", name, at, err)
+			}
+			if err == nil && (res.Size == 0 || res.Next() > 6) {
+				t.Errorf("%s: a read at %d has %d bytes, up to %d", name, at, res.Size, res.Next())
+			}
+			res.Release()
+		}
+		if found, err := p.findTime(1<<40, 12); !errors.Is(err, ErrTier) {
+			t.Errorf("%s: a search for a time: %+v, %v", name, found, err)
+		}
+		if found, err := p.maxTime(12); !errors.Is(err, ErrTier) {
+			t.Errorf("%s: the largest time: %+v, %v", name, found, err)
+		}
+	}
+}
+
 // A follower's metadata may be older than its leader's, whose log start it has: what it does not
 // know to be in the store is not out of range.
 func TestAFollowerThatDoesNotKnowTheCopies(t *testing.T) {

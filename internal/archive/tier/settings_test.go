@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
@@ -195,6 +196,42 @@ func TestCopiesOfAnotherHistoryAreNotFound(t *testing.T) {
 	if e := b.partition().Ends(); e.LogStart != e.LocalStart {
 		t.Errorf("%+v, %+v", e, w.tier())
 	}
+}
+
+// Recovered metadata may name what an unclean election has undone that they do not know. Readers
+// get none of it, also after a deletion of records, until the leader has compared.
+func TestUndoneRecordsOfRecoveredMetadata(t *testing.T) {
+	w := newWorld(t, "sync", nil)
+	w.lone(1, true)
+	w.add(2)
+	w.fetch(6)
+	w.add(6)
+	w.brokers[0].copyAll()
+	older, _, err := w.meta.Get(t.Context(), metadata.TierKey(tp))
+	must.OK(t, err)
+	w.lone(2, false)
+	b := w.brokers[1]
+	w.add(20)
+	b.copyAll()
+	b.retainBelow(15)
+	w.backdate(older)
+	r := w.record()
+	r.Unclean, r.LeaderEpoch = 0, r.LeaderEpoch+1
+	w.put(metadata.PartitionKey(tp.Topic, tp.Partition), r.Encode())
+	w.follow()
+	w.delete(2)
+	if x, e := w.tier(), b.partition().Ends(); x.Start != 2 || x.End <= 15 || e.LocalStart != 15 {
+		t.Fatalf("%+v, %+v", x, e)
+	}
+	for at, want := range map[int64]error{5: nil, 6: replica.ErrTier, 14: replica.ErrTier, 15: nil} {
+		res, err := b.partition().Read(replica.ReadRequest{Offset: at, MaxBytes: 1, AtLeastOne: true, CurrentEpoch: -1, FetchedEpoch: -1})
+		if !errors.Is(err, want) {
+			t.Errorf("a read at %d: %v", at, err)
+		}
+		res.Release()
+	}
+	b.copyAll()
+	must.OK(t, errors.Join(b.healthy(), b.check()))
 }
 
 // With remote.log.copy.disable, nothing more is copied, and what is copied stays readable, until
