@@ -135,10 +135,14 @@ func readChunks(ctx context.Context, s objects.Store, prefix string, id ID, part
 }
 
 // Epochs returns the leader epochs of parts that follow each other in log objects. It reads the
-// footer of each.
+// footers of those that may begin with another epoch than they end with: each part has the epoch of
+// its last record.
 func Epochs(ctx context.Context, s objects.Store, prefix string, id ID, parts []Part) (all epochs.Cache, err error) {
 	for i := range parts {
 		p := &parts[i]
+		if i > 0 && p.Epoch == parts[i-1].Epoch {
+			continue
+		}
 		l, err := OpenLog(ctx, s, prefix, id, &p.Run)
 		if err != nil {
 			return all, err

@@ -21,7 +21,9 @@ const keepUnknown = 30 * 24 * time.Hour
 // collect deletes the objects that neither a snapshot nor a Tier needs. First it lists all objects.
 // Then it writes the collection: a snapshot whose author has read an earlier one is not named any
 // longer. So what is listed, and no snapshot of that revision names, is never named again, and may
-// be deleted at any later time. If an index cannot be read, nothing is deleted.
+// be deleted at any later time. If an index cannot be read, nothing is deleted. Manifests are
+// deleted before other objects: recovered metadata may name one, and a leader that finds it takes
+// its objects for present.
 //
 // Metadata that were recovered from an older state may not know the newest snapshots. So the first
 // collection of a generation adds what the store has.
@@ -77,18 +79,25 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 		return err
 	}
 	s.forget() // it deletes the probe
-	deleted := 0
+	unused := names[:0:0]
+	lists := 0 // of these, first
 	for _, name := range names {
 		n, err := format.Parse(strings.TrimPrefix(name, prefix))
 		if err == nil && (named[n.Nonce] || kept(n.Partition)) || err != nil && !objects.Unfinished(name) {
 			continue // what has another name is not of a snapshot
 		}
+		unused = append(unused, name)
+		if err == nil && n.Kind == objects.Manifest {
+			unused[lists], unused[len(unused)-1] = name, unused[lists]
+			lists++
+		}
+	}
+	for _, name := range unused {
 		if err := store.Delete(ctx, name); err != nil {
 			return fmt.Errorf("delete an unused object: %w", err)
 		}
-		deleted++
 	}
-	s.opt.Log.Info("unused objects deleted from the object store", zap.Int("objects", deleted), zap.Int("listed", len(names)))
+	s.opt.Log.Info("unused objects deleted from the object store", zap.Int("objects", len(unused)), zap.Int("listed", len(names)))
 	return nil
 }
 

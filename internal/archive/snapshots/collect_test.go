@@ -157,6 +157,25 @@ var collections = map[string]func(t *testing.T, w *world){
 			t.Error("an object of another cluster is gone")
 		}
 	},
+	"manifests are deleted first": func(t *testing.T, w *world) {
+		id := format.ID{Topic: metadata.ID{7, 7}}
+		for range 3 {
+			for _, kind := range []objects.Kind{objects.Log, objects.Manifest} {
+				n := format.Name{Kind: kind, Nonce: objects.NewNonce(), Partition: id, End: 1000}
+				objecttest.Put(t, w.objects, prefix+n.String(), []byte("x"))
+			}
+		}
+		var kinds []string
+		deletes := w.objects.Add(faultstore.Rule{Ops: faultstore.Delete, Before: func(c faultstore.Call) {
+			kind, _, _ := strings.Cut(strings.TrimPrefix(c.Name, prefix), "/")
+			kinds = append(kinds, kind)
+		}})
+		w.mustCollect()
+		deletes.Off()
+		if want := strings.Fields("manifest manifest manifest log log log"); !slices.Equal(kinds, want) {
+			t.Errorf("deleted in this order: %q", kinds)
+		}
+	},
 	"what cannot be read": func(t *testing.T, w *world) {
 		list := w.numbers()
 		w.mustDelete(list[:4]...)

@@ -91,7 +91,11 @@ func (s *step) adopt(ends storage.Ends, start int64) (best *metadata.Tier, err e
 		if err != nil {
 			return nil, err
 		}
-		next, err := s.candidate(m, n.Nonce, ends, max(m.Base, start))
+		from := max(m.Base, start)
+		if best != nil && (from > best.Start || from == best.Start && m.End <= best.End) {
+			continue
+		}
+		next, err := s.candidate(m, n.Nonce, ends, from)
 		switch {
 		case format.Unusable(err): // one of a snapshot that was deleted
 		case err != nil:
@@ -118,8 +122,12 @@ func (s *step) candidate(m *format.Manifest, at objects.Nonce, ends storage.Ends
 	if err != nil {
 		return nil, err
 	}
+	has, err := s.present(parts, ends.LogStart)
+	if err != nil {
+		return nil, err
+	}
 	known = s.p.KnownWith(known)
-	t := &upload.Target{ID: s.id(), Log: s.hold(), Start: start, End: ends.LogEnd}
+	t := &upload.Target{ID: s.id(), Log: s.hold(), Start: start, End: min(ends.LogEnd, has)}
 	if a, err = s.b.Agree(s.ctx, t, &known, a); err != nil || a.End() < ends.LogStart || a.End() <= start {
 		return nil, err
 	}

@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
@@ -55,7 +58,12 @@ func (w *world) backdate(older metadata.KV) {
 // What the store has and recovered metadata do not name is found.
 func TestCopiesAreFoundAfterARecovery(t *testing.T) {
 	w, b := recovered(t)
+	reads := w.store.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "log/", Before: func(faultstore.Call) {}})
 	b.copyAll()
+	reads.Off()
+	if n := reads.Hits(); n > 3 {
+		t.Errorf("%d reads of objects that have one leader epoch", n)
+	}
 	must.OK(t, errors.Join(b.healthy(), b.check()))
 	if x := w.tier(); x.Start != 0 || x.End < b.partition().Ends().LocalStart || len(x.Epochs) != 1 {
 		t.Errorf("%+v", x)
@@ -148,6 +156,60 @@ func TestACollectedListWithoutAnotherEndsWithATrim(t *testing.T) {
 	if x := w.tier(); x.Start != 9 || x.End < 60 {
 		t.Errorf("%+v", x)
 	}
+}
+
+// lacking returns a broker that leads, whose metadata were recovered, and whose local log begins at
+// an offset; and the name of the object with the offset lost, which the store lacks.
+func lacking(t *testing.T, local, lost int64) (b *broker, object format.Name) {
+	w := newWorld(t, "sync", nil)
+	b = w.brokers[0]
+	w.lone(1, true)
+	w.add(30)
+	b.copyAll()
+	older, _, err := w.meta.Get(t.Context(), metadata.TierKey(tp))
+	must.OK(t, err)
+	b.retainBelow(local)
+	for _, name := range w.names() {
+		n, err := format.Parse(strings.TrimPrefix(name, prefix))
+		must.OK(t, err)
+		if n.Kind == objects.Log && n.Base <= lost && lost < n.End {
+			object = n
+			must.OK(t, w.store.Delete(t.Context(), name))
+		}
+	}
+	w.backdate(older)
+	w.follow()
+	reads := w.store.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "log/", Before: func(faultstore.Call) {}})
+	b.copyAll()
+	reads.Off()
+	must.OK(t, b.healthy())
+	if n := reads.Hits(); n > 1 {
+		t.Errorf("%d objects are read", n)
+	}
+	b.retain()
+	if x, e := w.tier(), b.partition().Ends(); x.Start != 0 || e.LocalStart <= local || x.End < e.LocalStart {
+		t.Fatalf("%+v, %+v", x, e)
+	}
+	return b, object
+}
+
+// An object that only the store had, and has lost, is missing after a recovery as before: all other
+// records are read, and copies continue.
+func TestAMissingObjectAfterARecovery(t *testing.T) {
+	b, lost := lacking(t, 60, 30)
+	for at := range int64(90) {
+		res, err := b.partition().Read(replica.ReadRequest{Offset: at, MaxBytes: 1, AtLeastOne: true, CurrentEpoch: -1, FetchedEpoch: -1})
+		if missing := lost.Base <= at && at < lost.End; missing != errors.Is(err, replica.ErrTier) || !missing && err != nil {
+			t.Errorf("a read at %d: %v", at, err)
+		}
+		res.Release()
+	}
+}
+
+// What the local log has, too, is copied again.
+func TestAMissingObjectIsCopiedAgain(t *testing.T) {
+	b, _ := lacking(t, 30, 60)
+	must.OK(t, b.check())
 }
 
 // otherHistory returns a world in which the store has records of another history up to the start of

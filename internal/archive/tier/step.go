@@ -31,8 +31,9 @@ type step struct {
 	img *metadata.Image // what the step relies on, except for the log
 	was *metadata.Tier  // of the image; nil: none
 
-	held   *storage.Hold // of the log; nil: none
-	copied bool          // an object was copied
+	held   *storage.Hold   // of the log; nil: none
+	listed map[string]bool // the log objects of the store; nil: not listed
+	copied bool            // an object was copied
 }
 
 // run does the next thing that is due. more reports that another may be.
@@ -114,8 +115,8 @@ func (s *step) archivedEnd() int64 {
 
 // compare lets the Tier say what the log of this leader continues, once in each leader epoch and
 // generation of the metadata: it cuts off what an unclean election has undone, and bridges a gap
-// below the local log. Of a Tier of another generation it checks that the store has its objects. Of
-// an empty one it moves the offset. It reports whether it has changed the Tier.
+// below the local log. Of a Tier of another generation it checks that the store has it. Of an empty
+// one it moves the offset. It reports whether it has changed the Tier.
 func (s *step) compare() (changed bool, err error) {
 	_, epoch := s.p.Leader()
 	generation := metadata.ID(s.img.Generation())
@@ -130,12 +131,15 @@ func (s *step) compare() (changed bool, err error) {
 	if s.was.End < ends.LogStart && (!s.was.Empty() || recovered) {
 		return true, s.bridge(ends)
 	}
+	common := ends.LogEnd
 	if recovered && !s.c.opt.Broken.Has(TrustNames) {
-		if err := s.whole(); format.Unusable(err) {
+		has, err := s.has(ends.LogStart)
+		if format.Unusable(err) {
 			return true, s.bridge(ends)
 		} else if err != nil {
 			return false, err
 		}
+		common = min(common, has)
 	}
 	start := s.start(ends)
 	if undone && s.was.Empty() {
@@ -144,8 +148,8 @@ func (s *step) compare() (changed bool, err error) {
 	}
 	next := *s.was
 	next.Generation, next.Epoch = generation, s.epoch()
-	if all := s.p.Known(); !s.agrees(&all, ends.LogEnd) && !s.c.opt.Broken.Has(TrustCopy) {
-		t := &upload.Target{ID: s.id(), Log: s.hold(), Start: s.was.Start, End: ends.LogEnd}
+	if all := s.p.Known(); !s.agrees(&all, common) && !s.c.opt.Broken.Has(TrustCopy) {
+		t := &upload.Target{ID: s.id(), Log: s.hold(), Start: s.was.Start, End: common}
 		a, err := s.b.Agree(s.ctx, t, &all, s.archived())
 		switch {
 		case err != nil:
@@ -161,8 +165,8 @@ func (s *step) compare() (changed bool, err error) {
 			}
 		}
 		if a.End() < s.was.End {
-			s.c.opt.Logger.Warn("an election has undone records that the object store has", zap.Stringer("partition", s.p),
-				zap.Int64("from", a.End()), zap.Int64("to", s.was.End))
+			s.c.opt.Logger.Warn("copies are left out: an election has undone their records, or objects are missing",
+				zap.Stringer("partition", s.p), zap.Int64("from", a.End()), zap.Int64("to", s.was.End))
 			if a.End() <= start { // the log may end below, and continue there
 				start = max(start, ends.LogStart)
 			}
@@ -189,13 +193,55 @@ func (s *step) start(ends storage.Ends) int64 {
 	return s.was.Start
 }
 
-// whole returns an error unless the store has every object that the Tier names.
-func (s *step) whole() error {
+// has returns up to where the store has what the Tier names, as present does. It fails unless the
+// store has all manifests.
+func (s *step) has(local int64) (end int64, err error) {
 	parts, err := s.b.Parts(s.ctx, s.id(), s.archived())
-	if err == nil {
-		_, err = format.Epochs(s.ctx, s.up.Store, s.up.Prefix, s.id(), parts)
+	if err != nil {
+		return 0, err
 	}
-	return err
+	return s.present(parts, local)
+}
+
+// present returns where the first part begins of which the store lacks the object and the log,
+// which begins at local, has records; MaxInt64: none. These are copied again, before local
+// retention counts them as copied. What only the store had is lost, and no reason to give up the
+// rest. One list is enough for any number of parts. It may be old: the object that it lacks is
+// read.
+func (s *step) present(parts []format.Part, local int64) (end int64, err error) {
+	for i := range parts {
+		p := &parts[i]
+		if p.End <= local {
+			continue
+		}
+		if s.listed == nil {
+			if err := s.list(); err != nil {
+				return 0, err
+			}
+		}
+		if s.listed[s.up.Prefix+p.Run.Name(s.id())] {
+			continue
+		}
+		if _, err := format.OpenLog(s.ctx, s.up.Store, s.up.Prefix, s.id(), &p.Run); format.Unusable(err) {
+			return p.Base, nil
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	return math.MaxInt64, nil
+}
+
+// list lists the log objects of the partition.
+func (s *step) list() error {
+	s.listed = map[string]bool{}
+	err := s.up.Store.List(s.ctx, s.up.Prefix+format.Folder(objects.Log, s.id()), func(in objects.Info) error {
+		s.listed[in.Name] = true
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list the objects of %s: %w", s.p, err)
+	}
+	return nil
 }
 
 // agrees reports whether the log has, or continues, the last record that was copied, and so those
