@@ -394,7 +394,8 @@ func TestThereAreNoOtherCoordinators(t *testing.T) {
 	}
 }
 
-// The lag of a group, from its committed offset to the log end, is known without asking a client.
+// The lag of a group, from its committed offset or the log start to the log end, is known without
+// asking a client.
 func TestLagIsKnown(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 2)
@@ -414,5 +415,16 @@ func TestLagIsKnown(t *testing.T) {
 		{ID: "h", Kind: "classic", State: "Empty", Lag: 5, Offsets: []view.GroupOffset{zero}}}
 	if diff := cmp.Diff(want, c.List); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := lows(ask[*kmsg.DeleteRecordsResponse](t, w, 2, deleting("t", 0, 8))); got[0] != "t-0 8" {
+		t.Fatal(got)
+	}
+	for _, g := range n.groups.Overview(t.Context()).List {
+		if g.Lag != 2 { // no record is left of those from 5 to 7
+			t.Errorf("%+v", g)
+		}
+	}
+	if g, _, err := n.groups.Describe(t.Context(), "g"); err != nil || g.Lag != 2 {
+		t.Errorf("%+v, %v", g, err)
 	}
 }

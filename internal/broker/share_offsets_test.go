@@ -102,6 +102,10 @@ func TestShareGroupOffsets(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	states.mu.Lock()
+	states.led.LogStart = 15 // the log begins above the group's start, and the window is not in memory
+	states.mu.Unlock()
+	described(1, describeShareOffsets("g", ""), "g(0) in/1: 5 3 2 (0)")
+	states.mu.Lock()
 	states.led.Err = kerr.CoordinatorNotAvailable // the leader cannot be asked
 	states.mu.Unlock()
 	described(1, describeShareOffsets("g", ""), "g(0) in/1: 5 3 -1 (0)")

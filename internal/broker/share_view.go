@@ -84,5 +84,5 @@ func addShare(g *view.ShareGroup, p *shareleader.Surveyed, t *metadata.Topic) {
 		g.Failing[p.Letters.Reason] = max(g.Failing[p.Letters.Reason], p.Letters.Failing.Seconds())
 	}
 	g.Offsets = append(g.Offsets, view.GroupOffset{Topic: t.Name, Partition: p.Key.Partition, Committed: p.Start, End: p.High,
-		Lag: max(p.High-p.Start-finished, 0)})
+		Lag: view.LagBetween(p.Start, finished, p.LogStart, p.High)})
 }

@@ -20,9 +20,9 @@ func TestLagIsBounded(t *testing.T) {
 	reg := NewRegistry()
 	g, odd := view.Group{ID: "g"}, view.Group{ID: "\xff", Offsets: []view.GroupOffset{{Topic: "t"}}}
 	for i := range int32(MaxLags + 3) {
-		g.Add(view.GroupOffset{Topic: "t", Partition: i, End: 1})
+		g.Add(view.GroupOffset{Topic: "t", Partition: i, End: 1}, 0)
 	}
-	g.Add(view.GroupOffset{Topic: "t", Partition: MaxLags + 4, End: -1}) // led elsewhere
+	g.Add(view.GroupOffset{Topic: "t", Partition: MaxLags + 4, End: -1}, 0) // led elsewhere
 	must.OK(t, RegisterGroups(reg, true, func() view.Groups { return view.Groups{List: []view.Group{g, odd}} }))
 	m := gather(t, reg)
 	if n := len(m[nameGroupLag].GetMetric()); n != MaxLags {
@@ -40,7 +40,7 @@ func TestAScrapeIsBoundedInBytes(t *testing.T) {
 	const groups = 5000
 	for i := range groups {
 		g := view.Group{ID: fmt.Sprintf("%05d", i) + strings.Repeat(`"`, 1019)}
-		g.Add(view.GroupOffset{Topic: strings.Repeat("t", 249), End: 1})
+		g.Add(view.GroupOffset{Topic: strings.Repeat("t", 249), End: 1}, 0)
 		list = append(list, g)
 	}
 	must.OK(t, RegisterGroups(reg, true, func() view.Groups { return view.Groups{List: list} }))

@@ -105,7 +105,8 @@ type Surveyed struct {
 	Failed *kerr.Error
 	Loaded bool
 	window.Stats
-	High     int64 // high watermark
+	LogStart int64 // of the data partition
+	High     int64 // its high watermark
 	Sessions int   // that name it
 	// Loading, Full and Writing are for how long it has been loading, its window has been full
 	// without a move of SPSO, and a write has had no answer. 0: not at all.
@@ -169,7 +170,8 @@ func (p *Partition) survey(now time.Duration) (Surveyed, bool) {
 	if p.state == ended {
 		return x, false
 	}
-	x.High = p.log.Ends().HighWatermark
+	e := p.log.Ends()
+	x.LogStart, x.High = e.LogStart, e.HighWatermark
 	if p.w == nil {
 		x.Loading = max(now-p.loadAt, 1)
 		return x, true
@@ -193,7 +195,7 @@ func (l *Leader) Inspect(k format.Key, log Log) sharestate.Led {
 	if err != nil {
 		return sharestate.Led{Err: kerr.KafkaStorageError}
 	}
-	led := sharestate.Led{High: e.HighWatermark}
+	led := sharestate.Led{LogStart: e.LogStart, High: e.HighWatermark}
 	l.mu.Lock()
 	p := l.parts[k]
 	l.mu.Unlock()

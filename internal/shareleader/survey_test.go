@@ -77,6 +77,20 @@ func TestCountsOutliveALoad(t *testing.T) {
 	})
 }
 
+// Lags need the log start: the start offset of a state may be far below it.
+func TestALeaderReturnsTheLogStart(t *testing.T) {
+	check(t, 1, func(w *world) string {
+		w.put(6, false)
+		w.trim(4)
+		before := w.leader().Inspect(w.key, w.leader().view)
+		w.join(w.leader(), "a").fetch(10)
+		after := w.leader().Inspect(w.key, w.leader().view)
+		s := w.leader().Survey()
+		return differ(before.Loaded, false, before.LogStart, 4, after.Loaded, true, after.LogStart, 4, len(s.Partitions), 1,
+			s.Partitions[0].LogStart, 4, s.Partitions[0].High, 6)
+	})
+}
+
 // A state that cannot be used is remembered for as long as members ask for it.
 func TestASurveyShowsAStateThatCannotBeUsed(t *testing.T) {
 	check(t, 1, func(w *world) string {

@@ -33,7 +33,7 @@ type GroupMember struct {
 }
 
 // GroupOffset is a committed offset. End is the high watermark of the partition, and Lag is how
-// many records are between them; both are -1 if the broker does not lead the partition.
+// many records the group has to read; both are -1 if the broker does not lead the partition.
 //
 // Of a share group, Committed is the start offset, -1 if it is not decided. Lag does not have the
 // records after it that are finished.
@@ -57,10 +57,20 @@ type SharePartition struct {
 	Error                 string // why the position is not known
 }
 
-// Add adds an offset whose lag is not set.
-func (g *Group) Add(o GroupOffset) {
+// LagBetween returns how many records a group has to read up to the offset end, from the offset
+// committed on. Below start, where the log begins, there are none: committed may be far below it.
+//
+// A share group has finished that many of the offsets from committed on, other groups 0. As many of
+// them as possible count as below start.
+func LagBetween(committed, finished, start, end int64) int64 {
+	from := max(committed, start)
+	return max(end-from-max(finished-(from-committed), 0), 0)
+}
+
+// Add adds an offset whose lag is not set, of a partition whose log begins at start.
+func (g *Group) Add(o GroupOffset, start int64) {
 	if o.Lag = -1; o.End >= 0 {
-		o.Lag = max(o.End-o.Committed, 0)
+		o.Lag = LagBetween(o.Committed, 0, start, o.End)
 		g.Lag += o.Lag
 	}
 	g.Offsets = append(g.Offsets, o)

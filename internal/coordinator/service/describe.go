@@ -146,10 +146,10 @@ func newGroupMember(id string, instance *string, clientID, host string) view.Gro
 
 // addOffsets adds the offsets of a group, out of all offsets of its shard.
 func (c *Groups) addOffsets(g *view.Group, all []group.CommittedOffset) {
-	high := c.newHighs()
+	bounds := c.newBounds()
 	for i := range all {
 		if all[i].Group == g.ID {
-			g.Add(high.of(&all[i]))
+			g.Add(bounds.of(&all[i]))
 		}
 	}
 	sorts.Sort(g.Offsets, func(a, b view.GroupOffset) int {
@@ -157,19 +157,20 @@ func (c *Groups) addOffsets(g *view.Group, all []group.CommittedOffset) {
 	})
 }
 
-// highWatermark returns the high watermark of a partition that this broker leads, -1 for any other
-// and while the log is offline.
-func (c *Groups) highWatermark(tp metadata.TopicPartition) int64 {
+// boundsOf returns where the log of a partition begins that this broker leads, and its high
+// watermark. Both are -1 for any other partition and while the log is offline.
+func (c *Groups) boundsOf(tp metadata.TopicPartition) bound {
+	unknown := bound{-1, -1}
 	p, err := c.opt.Replicas.Partition(tp.Topic, tp.Partition)
 	if err != nil {
-		return -1
+		return unknown
 	}
 	if leader, _ := p.Leader(); leader != c.opt.Self {
-		return -1
+		return unknown
 	}
 	e, err := p.Readable()
 	if err != nil {
-		return -1
+		return unknown
 	}
-	return e.HighWatermark
+	return bound{e.LogStart, e.HighWatermark}
 }

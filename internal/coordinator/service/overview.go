@@ -22,35 +22,42 @@ func (c *Groups) Overview(ctx context.Context) view.Groups {
 	}
 	committed, _ := Collect[[]group.CommittedOffset](ctx, c.Service, group.Committed{})
 	offsets := slices.Concat(committed...)
-	high := c.newHighs()
+	bounds := c.newBounds()
 	for i := range offsets {
 		if g, ok := at[offsets[i].Group]; ok {
-			all.List[g].Add(high.of(&offsets[i]))
+			all.List[g].Add(bounds.of(&offsets[i]))
 		}
 	}
 	return all
 }
 
-// highs looks up the high watermark of each partition once.
-type highs struct {
+// bound is where a log begins, and its high watermark.
+type bound struct{ start, end int64 }
+
+// bounds looks up the bound of each partition once.
+type bounds struct {
 	*Groups
-	img  *metadata.Image
-	high map[metadata.TopicPartition]int64
+	img   *metadata.Image
+	known map[metadata.TopicPartition]bound
 }
 
-func (c *Groups) newHighs() *highs { return &highs{c, c.Image(), map[metadata.TopicPartition]int64{}} }
+func (c *Groups) newBounds() *bounds {
+	return &bounds{c, c.Image(), map[metadata.TopicPartition]bound{}}
+}
 
-// of returns a committed offset with the end of its partition.
-func (h *highs) of(o *group.CommittedOffset) view.GroupOffset {
-	x := view.GroupOffset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
-	if t := h.img.Topic(o.Topic); t != nil {
-		tp := metadata.TopicPartition{Topic: t.ID, Partition: o.Partition}
-		end, known := h.high[tp]
-		if !known {
-			end = h.highWatermark(tp)
-			h.high[tp] = end
-		}
-		x.End = end
+// of returns a committed offset with the end of its partition, and where the log of that begins.
+func (h *bounds) of(o *group.CommittedOffset) (x view.GroupOffset, start int64) {
+	x = view.GroupOffset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
+	t := h.img.Topic(o.Topic)
+	if t == nil {
+		return x, -1
 	}
-	return x
+	tp := metadata.TopicPartition{Topic: t.ID, Partition: o.Partition}
+	b, known := h.known[tp]
+	if !known {
+		b = h.boundsOf(tp)
+		h.known[tp] = b
+	}
+	x.End = b.end
+	return x, b.start
 }

@@ -27,7 +27,7 @@ func (p *SharePosition) Lag() int64 {
 	if p.Err != nil || p.Start < 0 || p.Led.Err != nil {
 		return -1
 	}
-	return sharestate.Lag(p.Led.High, p.Start, int64(p.Complete))
+	return view.LagBetween(p.Start, int64(p.Complete), p.Led.LogStart, p.Led.High)
 }
 
 // ledTime bounds how long leaders are asked: a position without a lag is better than none.

@@ -12,8 +12,9 @@ type Led struct {
 	// Err is NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION or COORDINATOR_NOT_AVAILABLE, if
 	// the leader could not be asked.
 	Err *kerr.Error
-	// High is the high watermark of the data partition.
-	High int64
+	// LogStart is where the log of the data partition begins, 0 if the leader is of a release that
+	// does not return it. High is its high watermark.
+	LogStart, High int64
 	// Loaded reports that the leader has the window in memory. Otherwise the fields below are 0: no
 	// member has fetched for minutes, or the state cannot be loaded.
 	Loaded bool
@@ -25,10 +26,6 @@ type Led struct {
 	// Counts are since the leader has the share partition in memory.
 	Counts window.Counts
 }
-
-// Lag returns how many records a share group has to finish that begins at an offset, below the high
-// watermark, without the offsets from there on that are finished.
-func Lag(high, start, finished int64) int64 { return max(high-start-finished, 0) }
 
 // Operating is what an operator asks the leader of a share partition. Between brokers its body is
 // opaque.

@@ -354,7 +354,7 @@ func numbers(l *sharestate.Led) []*int64 {
 	for i := range l.Counts.Acknowledged {
 		list = append(list, &l.Counts.Acknowledged[i])
 	}
-	return list
+	return append(list, &l.LogStart)
 }
 
 func decodeAnswer(body []byte, items []*request) ([]response, error) {

@@ -45,7 +45,7 @@ func someItems() (items []*request, results []response) {
 	results = []response{
 		{}, {err: kerr.FencedStateEpoch}, {id: sharestate.Identity{StateEpoch: 5}, leader: -1, start: -1, complete: 8},
 		{err: kerr.RequestTimedOut}, {id: id, leader: 6, started: true, epochs: of}, {start: 99, marks: marks}, {}, {},
-		{led: sharestate.Led{High: 100, Loaded: true, Start: 10, End: 30, Acquired: 5, Available: 4, Archiving: 3, Finished: 2,
+		{led: sharestate.Led{LogStart: 9, High: 100, Loaded: true, Start: 10, End: 30, Acquired: 5, Available: 4, Archiving: 3, Finished: 2,
 			Counts: window.Counts{Delivered: 50, Redelivered: 6, Acknowledged: [5]int64{1, 2, 3, 4, 5}, Ended: 7, Exhausted: 8}}},
 		{err: kerr.NotLeaderForPartition}, {body: []byte("seen")}, {body: []byte("done")},
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // described is a group with its members and its position in each partition.
@@ -353,8 +354,8 @@ func (p *partition) measure() {
 	}
 	from := *p.Start
 	if p.Committed != nil {
-		from = max(from, *p.Committed)
+		from = *p.Committed
 	}
-	lag := max(0, *p.End-from)
+	lag := view.LagBetween(from, 0, *p.Start, *p.End)
 	p.Lag = &lag
 }
