@@ -72,7 +72,7 @@ func archive(t *testing.T, mem vfs.FS, unread map[string]int64) {
 		for i, p := range topic.Partitions.All() {
 			id := format.ID{Topic: topic.ID, Partition: i}
 			if known, ok := unread[topic.Name]; ok {
-				all, x.Partitions = append(all, nil), append(x.Partitions, format.Unread(id, p.LeaderEpoch, known))
+				all, x.Partitions = append(all, nil), append(x.Partitions, format.Unread(id, p.LeaderEpoch, known, x.Time))
 				continue
 			}
 			l := m.Get(storage.ID{Topic: topic.ID, Partition: i})

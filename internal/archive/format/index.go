@@ -50,15 +50,20 @@ type Partition struct {
 }
 
 // unreadGap is above the number of records that a log may have above its last known end, which is 0
-// if no snapshot has the partition: at a million records per second, they would take two years.
-// JSON and metrics have exact numbers up to 2^53.
+// if nothing names the partition: at a million records per second, they would take two years.
 const unreadGap = 1 << 46
 
-// Unread returns a partition whose log could not be read, and whose last known end is given. It
-// begins again a gap above: the offsets that groups and clients have in it are below the restored
-// log, where auto.offset.reset applies, and no new record gets an offset that they have passed.
-func Unread(id ID, epoch int32, known int64) Partition {
-	return Partition{ID: id, State: Offline, Epoch: epoch, Start: known, End: known + unreadGap}
+// Unread returns a partition whose log could not be read. known is its last known end, and ms is
+// when the cut was made, in milliseconds since 1970. It begins again above what the log may have had: the
+// offsets that groups and clients have in it are below the restored log, where auto.offset.reset
+// applies, and no new record gets an offset that they have passed.
+//
+// known may be 0 although the log began at such an offset itself, in a restored cluster whose former
+// snapshot is not readable. So the log begins at the microseconds since 1970 at least: they rise
+// with each snapshot, and faster than a log of less than a million records per second. JSON and
+// metrics have exact numbers up to 2^53, which they exceed in the year 2255.
+func Unread(id ID, epoch int32, known, ms int64) Partition {
+	return Partition{ID: id, State: Offline, Epoch: epoch, Start: known, End: max(known+unreadGap, ms*1000)}
 }
 
 // KnownEnd returns the last end of the log that is known. Without the gap: it must not add up if

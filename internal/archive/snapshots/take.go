@@ -93,7 +93,7 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 	}
 	index := &format.Index{Cluster: id, Number: at.Image.Version(), Time: x.time(img), Release: s.opt.Release, Keys: x.keys}
 	s.running(index.Number, index.Time)
-	if index.Partitions, err = x.upload(at, index.Number); err != nil {
+	if index.Partitions, err = x.upload(at, index); err != nil {
 		return nil, err
 	}
 	return x.complete(index, collection)
@@ -218,18 +218,18 @@ func (x *taking) readable(at *cut.Cluster, allow bool) error {
 	return &lacking
 }
 
-// upload lets all brokers upload their logs, and returns the partitions of the index.
-func (x *taking) upload(at *cut.Cluster, number int64) (list []format.Partition, err error) {
+// upload lets all brokers upload their logs, and returns the partitions of an index that has none.
+func (x *taking) upload(at *cut.Cluster, index *format.Index) (list []format.Partition, err error) {
 	jobs := map[int32]*writer.Job{}
 	for i := range at.Logs {
 		l := &at.Logs[i]
 		if l.Offline {
-			list = append(list, x.offline(l))
+			list = append(list, x.offline(at.Image, l, index.Time))
 			continue
 		}
 		job := jobs[l.Leader]
 		if job == nil {
-			job = &writer.Job{Number: number, Probe: x.probe}
+			job = &writer.Job{Number: index.Number, Probe: x.probe}
 			if x.base != nil {
 				job.Base = &format.Previous{Number: x.base.Number, Nonce: objects.Nonce(x.base.Nonce)}
 			}
@@ -274,16 +274,20 @@ func (x *taking) upload(at *cut.Cluster, number int64) (list []format.Partition,
 	return list, nil
 }
 
-// offline returns a partition whose log no broker could read. Its last known end is that of the
-// last snapshot, or what its leader has of a log that went offline.
-func (x *taking) offline(l *cut.Log) format.Partition {
+// offline returns a partition whose log no broker could read at the time of the cut. Its last known
+// end is that of the last snapshot, what the object store has of the log, or what its leader has of
+// a log that went offline.
+func (x *taking) offline(img *metadata.Image, l *cut.Log, ms int64) format.Partition {
 	id, known := format.ID{Topic: l.Topic, Partition: l.Partition}, l.End
 	if x.index != nil {
 		if i, ok := slices.BinarySearchFunc(x.index.Partitions, format.Partition{ID: id}, format.Partition.Compare); ok {
 			known = max(known, x.index.Partitions[i].KnownEnd())
 		}
 	}
-	return format.Unread(id, l.Epoch, known)
+	if t := img.Tier(l.TopicPartition); t != nil {
+		known = max(known, t.End)
+	}
+	return format.Unread(id, l.Epoch, known, ms)
 }
 
 // wait begins the job of a broker and waits for its end.

@@ -286,6 +286,41 @@ func TestPartitionsThatNoBrokerCanRead(t *testing.T) {
 	}
 }
 
+// A restored partition that cannot be read again begins above where it began, also if no former
+// snapshot says where that was: groups have offsets from there on.
+func TestAnUnreadPartitionBeginsAboveThatOfEarlierSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		a := metadata.TopicPartition{Topic: topicA, Partition: 1}
+		w.partition(a, -1)
+		taken := func() format.Partition {
+			t.Helper()
+			x, err := w.s.take(t.Context(), 1, w.objects, true)
+			must.OK(t, err)
+			index, err := format.ReadSnapshot(t.Context(), w.objects, prefix, cluster,
+				format.Previous{Number: x.Number, Nonce: [16]byte(x.Nonce)})
+			must.OK(t, err)
+			return index.Partitions[1]
+		}
+		first := taken()
+		w.setClock(time.Minute)
+		for _, name := range w.names() {
+			if strings.HasPrefix(name, "index/") {
+				must.OK(t, w.objects.Delete(t.Context(), prefix+name))
+			}
+		}
+		w.s.forget()
+		w.meta.put(metadata.KV{Key: metadata.TierKey(a), Value: (&metadata.Tier{Start: 500, End: 500}).Encode()})
+		second := taken()
+		if least := int64(time.Minute/time.Microsecond) + first.End; first.Start != 0 || second.Start != 500 || second.End < least {
+			t.Errorf("%+v after %+v", second, first)
+		}
+		if second.End >= 1<<53 {
+			t.Errorf("%d is not exact in JSON", second.End)
+		}
+	})
+}
+
 // If the index of the newest snapshot is lost, the attempt in which brokers find out fails, and the
 // next one uploads everything.
 func TestALostIndexIsNotContinued(t *testing.T) {
