@@ -59,6 +59,7 @@ type Snapshots struct {
 	Term    uint64           `json:"term"`
 	Running *RunningSnapshot `json:"running,omitempty"`
 	// Failures is how many snapshots in a row were not taken, and LastError why the last was not.
+	// If there is a schedule, those for which operators asked do not count: they get the outcome.
 	Failures      int    `json:"failures"`
 	LastError     string `json:"lastError,omitempty"`
 	LastFailureMs int64  `json:"lastFailureMs,omitempty"`

@@ -326,7 +326,7 @@ func (s *Service) create(ctx context.Context, term uint64, q ask) bool {
 	case err == nil:
 		s.state.Failures, s.state.LastError = 0, ""
 		q.number = x.Number
-	case ctx.Err() == nil:
+	case ctx.Err() == nil && (q.id == 0 || s.opt.Conf.Interval == 0): // an operator gets the outcome
 		s.state.Failures++
 		s.state.LastError, s.state.LastFailureMs = err.Error(), s.opt.Now().UnixMilli()
 	}

@@ -253,6 +253,21 @@ var operators = map[string]func(t *testing.T){
 			}
 		})
 	},
+	"failures": func(t *testing.T) {
+		for interval, want := range map[time.Duration]int{0: 1, time.Hour: 0} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, every(interval))
+				defer w.run()()
+				grown(w, time.Second)
+				w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Err: errors.New("it is full")})
+				mustAsk(t, w, create, 1)
+				synctest.Wait()
+				if x := w.state(); x.Failures != want || len(x.Outcomes) != 1 || !strings.Contains(x.Outcomes[0].Error, "it is full") {
+					t.Errorf("every %v: %+v", interval, x)
+				}
+			})
+		}
+	},
 	"many": func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, nil)

@@ -26,7 +26,8 @@ type Snapshots struct {
 
 // missedSnapshots is how many intervals of snapshots may pass without one before it is a finding,
 // and missedLeast the least time: uploads may be slow for a while. If attempts fail, for example
-// because the store is gone, missedLeast after the first one was due is enough.
+// because the store is gone, missedLeast after the first one was due is enough, unless a later
+// attempt is uploading.
 const (
 	missedSnapshots = 3
 	missedLeast     = 10 * time.Minute
@@ -66,7 +67,9 @@ func checkSnapshots(f *Facts, n *notes) {
 	interval := time.Duration(s.IntervalMs) * time.Millisecond
 	late := max(missedSnapshots*interval, missedLeast)
 	failing := late
-	if s.Failures > 0 {
+	uploads := s.Running != nil && s.Running.Number > 0 // the store has answered, and the cut is taken
+	fails := s.Failures > 0 && !uploads
+	if fails {
 		failing = min(late, interval+missedLeast)
 	}
 	switch {
@@ -76,7 +79,7 @@ func checkSnapshots(f *Facts, n *notes) {
 			"all brokers, and restart those that differ; "+list+" shows what the others do")
 		unasked.Stops = true
 		n.addFinding(unasked)
-	case x == nil && s.Failures > 0:
+	case x == nil && fails:
 		add(health.Warn, "there is no snapshot, and none can be taken: "+s.LastError, "mend what the reason says; the broker tries again")
 	case x != nil && interval > 0 && f.Now.Sub(time.UnixMilli(x.TimeMs)) >= failing:
 		problem := fmt.Sprintf("the newest snapshot is of %s, and one is to be taken every %v", at(x.TimeMs), interval)

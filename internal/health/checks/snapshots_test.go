@@ -21,6 +21,8 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 		return Facts{Now: now, Snapshots: s}
 	}
 	failed := view.Snapshots{Failures: 2, LastError: "bucket is full"}
+	retries, uploads := failed, failed
+	retries.Running, uploads.Running = &view.RunningSnapshot{}, &view.RunningSnapshot{Number: 8}
 	unasked := func(since time.Duration) Facts {
 		x := facts(0, view.Snapshots{}, nil)
 		x.Snapshots.Unasked = now.Add(-since)
@@ -54,6 +56,16 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 			[]string{"note snapshots: the last attempt to take a snapshot failed: bucket is full"}},
 		{"fails, long before three intervals", facts(time.Hour+missedLeast, failed, &view.Snapshot{}),
 			[]string{"warn snapshots: the newest snapshot is of 2026-01-02T01:54:05Z, and one is to be taken every 1h0m0s; " +
+				"the last attempt failed: bucket is full"}},
+		{"tries again", facts(time.Hour+missedLeast, retries, &view.Snapshot{}),
+			[]string{"warn snapshots: the newest snapshot is of 2026-01-02T01:54:05Z, and one is to be taken every 1h0m0s; " +
+				"the last attempt failed: bucket is full"}},
+		{"failed, and uploads again", facts(3*time.Hour-time.Second, uploads, &view.Snapshot{}),
+			[]string{"note snapshots: the last attempt to take a snapshot failed: bucket is full"}},
+		{"uploads the first one", facts(0, uploads, nil),
+			[]string{"note snapshots: the last attempt to take a snapshot failed: bucket is full"}},
+		{"uploads for too long", facts(3*time.Hour, uploads, &view.Snapshot{}),
+			[]string{"warn snapshots: the newest snapshot is of 2026-01-02T00:04:05Z, and one is to be taken every 1h0m0s; " +
 				"the last attempt failed: bucket is full"}},
 		{"is late", facts(3*time.Hour, view.Snapshots{}, &view.Snapshot{}),
 			[]string{"warn snapshots: the newest snapshot is of 2026-01-02T00:04:05Z, and one is to be taken every 1h0m0s"}},
