@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
@@ -147,13 +148,25 @@ func (c *commandLine) restored(s *restore.Snapshot, r *restore.Result, begin tim
 	return err
 }
 
-// offline names the partitions that are restored empty.
+// offline names the partitions that are restored empty, and how groups continue there.
 func (c *commandLine) offline(r *restore.Result) error {
 	if len(r.Offline) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(c.Out, "%s without records, which no broker could read at the time of the snapshot: %s\n",
-		text.Count(len(r.Offline), "partition"), strings.Join(r.Offline, ", "))
+	var begin []string
+	reset := []string{"chronikctl", "group", "reset", "GROUP", "--to-earliest"}
+	for i, p := range r.Offline {
+		begin = append(begin, fmt.Sprintf("%s-%d at %d", p.Topic, p.Partition, p.Start))
+		if i > 0 && r.Offline[i-1].Topic == p.Topic {
+			reset[len(reset)-1] += fmt.Sprintf(",%d", p.Partition)
+		} else {
+			reset = append(reset, "--topic", fmt.Sprintf("%s:%d", p.Topic, p.Partition))
+		}
+	}
+	_, err := fmt.Fprintf(c.Out, "%s without records, which no broker could read at the time of the snapshot. Now they begin: %s\n"+
+		"offsets of groups are out of range there. Before producers connect, reset each group that reads them to the start; with\n"+
+		"auto.offset.reset=latest, it skips records otherwise: %s\n",
+		text.Count(len(r.Offline), "partition"), strings.Join(begin, ", "), health.Command(reset...))
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
+	"github.com/chronik-io/chronik/internal/archive/restore"
 	"github.com/chronik-io/chronik/internal/archive/upload"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/daemon"
@@ -332,10 +334,13 @@ func TestNoRecordIsSkippedInALogThatCouldNotBeRead(t *testing.T) {
 	archive(t, mem, map[string]int64{"t": 2})
 
 	twin, out := startTwin(t, mem)
-	if !strings.Contains(out, "could read at the time of the snapshot: t-0") {
-		t.Errorf("the restore prints %s", out)
-	}
 	cl := clientOf(t, twin)
+	starts, err := kadm.NewClient(cl).ListStartOffsets(t.Context(), "t")
+	must.OK(t, err)
+	if o, _ := starts.Lookup("t", 0); !strings.Contains(out, fmt.Sprintf("Now they begin: t-0 at %d\n", o.Offset)) ||
+		!strings.Contains(out, "`chronikctl group reset GROUP --to-earliest --topic t:0`\n") {
+		t.Errorf("the log begins at %d, and the restore prints %s", o.Offset, out)
+	}
 	var want []string
 	for i := range 8 { // more than there were
 		want = append(want, strconv.Itoa(i))
@@ -350,6 +355,19 @@ func TestNoRecordIsSkippedInALogThatCouldNotBeRead(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the group gets %v, want %v", got, want)
+	}
+}
+
+// The command that resets groups names the partitions of each topic once.
+func TestUnreadPartitionsOfSeveralTopics(t *testing.T) {
+	var out bytes.Buffer
+	c := commandLine{Process: Process{Out: &out}}
+	must.OK(t, c.offline(&restore.Result{Offline: []restore.Unread{{Topic: "a", Partition: 1, Start: 70}, {Topic: "a", Partition: 3, Start: 80},
+		{Topic: "b", Start: 90}}}))
+	for _, want := range []string{"3 partitions without", "begin: a-1 at 70, a-3 at 80, b-0 at 90\n", " --topic a:1,3 --topic b:0`"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s", want, out.String())
+		}
 	}
 }
 

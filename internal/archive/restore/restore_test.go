@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -398,7 +397,7 @@ func TestARestoredBrokerHasTheSnapshot(t *testing.T) {
 	must.OK(t, err)
 	img := w.judge(fsys)
 	if img.ClusterID() != r.Cluster || r.Cluster == metadata.FormatID(original) || r.Topics != 1 || r.Partitions != len(w.want) ||
-		!slices.Equal(r.Offline, []string{fmt.Sprintf("t-%d", offline)}) || r.Records == 0 {
+		!slices.Equal(r.Offline, []Unread{{"t", offline, 99}}) || r.Records == 0 {
 		t.Errorf("%+v, cluster %s", r, img.ClusterID())
 	}
 	twin := vfs.Memory()

@@ -52,14 +52,21 @@ type Options struct {
 	journalFileSize int64
 }
 
+// Unread is a partition without records, and the offset at which it begins.
+type Unread struct {
+	Topic     string
+	Partition int32
+	Start     int64
+}
+
 // Result is what a restore has made.
 type Result struct {
 	Cluster string // id of the new cluster
 	Topics  int    // without the internal ones
 	// Partitions are all of them, and Offline those that have no record because no broker could
-	// read their log at the cut: topic and number.
+	// read their log at the cut.
 	Partitions int
-	Offline    []string
+	Offline    []Unread
 	Bytes      int64 // of batches, in all logs
 	Tiered     int64 // those of Bytes that only the store has
 	// Records are those of clients and coordinators that this call has copied. An earlier call may
@@ -417,7 +424,7 @@ func (w *writer) result(cluster string) (*Result, error) {
 	}
 	err := each(w.img, w.s.Index, func(t *metadata.Topic, p *format.Partition) error {
 		if p.State == format.Offline {
-			r.Offline = append(r.Offline, fmt.Sprintf("%s-%d", t.Name, p.ID.Partition))
+			r.Offline = append(r.Offline, Unread{t.Name, p.ID.Partition, p.End})
 		}
 		return nil
 	})
