@@ -17,7 +17,6 @@ import (
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
-	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
@@ -154,19 +153,19 @@ func (c *commandLine) offline(r *restore.Result) error {
 		return nil
 	}
 	var begin []string
-	reset := []string{"chronikctl", "group", "reset", "GROUP", "--to-earliest"}
+	reset := "chronikctl group reset GROUP --to-earliest"
 	for i, p := range r.Offline {
 		begin = append(begin, fmt.Sprintf("%s-%d at %d", p.Topic, p.Partition, p.Start))
 		if i > 0 && r.Offline[i-1].Topic == p.Topic {
-			reset[len(reset)-1] += fmt.Sprintf(",%d", p.Partition)
+			reset += fmt.Sprintf(",%d", p.Partition)
 		} else {
-			reset = append(reset, "--topic", fmt.Sprintf("%s:%d", p.Topic, p.Partition))
+			reset += fmt.Sprintf(" --topic %s:%d", p.Topic, p.Partition)
 		}
 	}
 	_, err := fmt.Fprintf(c.Out, "%s without records, which no broker could read at the time of the snapshot. Now they begin: %s\n"+
 		"offsets of groups are out of range there. Before producers connect, reset each group that reads them to the start; with\n"+
-		"auto.offset.reset=latest, it skips records otherwise: %s\n",
-		text.Count(len(r.Offline), "partition"), strings.Join(begin, ", "), health.Command(reset...))
+		"auto.offset.reset=latest, it skips records otherwise: `%s`\n",
+		text.Count(len(r.Offline), "partition"), strings.Join(begin, ", "), reset)
 	return err
 }
 

@@ -362,8 +362,8 @@ func TestNoRecordIsSkippedInALogThatCouldNotBeRead(t *testing.T) {
 func TestUnreadPartitionsOfSeveralTopics(t *testing.T) {
 	var out bytes.Buffer
 	c := commandLine{Process: Process{Out: &out}}
-	must.OK(t, c.offline(&restore.Result{Offline: []restore.Unread{{Topic: "a", Partition: 1, Start: 70}, {Topic: "a", Partition: 3, Start: 80},
-		{Topic: "b", Start: 90}}}))
+	must.OK(t, c.offline(&restore.Result{Offline: []restore.Unread{{Topic: "a", Partition: 1, Start: 70},
+		{Topic: "a", Partition: 3, Start: 80}, {Topic: "b", Start: 90}}}))
 	for _, want := range []string{"3 partitions without", "begin: a-1 at 70, a-3 at 80, b-0 at 90\n", " --topic a:1,3 --topic b:0`"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %s", want, out.String())

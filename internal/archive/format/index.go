@@ -54,12 +54,12 @@ type Partition struct {
 const unreadGap = 1 << 46
 
 // Unread returns a partition whose log could not be read. known is its last known end, and ms is
-// when the cut was made, in milliseconds since 1970. It begins again above what the log may have had: the
-// offsets that groups and clients have in it are below the restored log, where auto.offset.reset
-// applies, and no new record gets an offset that they have passed.
+// when the cut was made, in milliseconds since 1970. It begins again above what the log may have
+// had: the offsets that groups and clients have in it are below the restored log, where
+// auto.offset.reset applies, and no new record gets an offset that they have passed.
 //
-// known may be 0 although the log began at such an offset itself, in a restored cluster whose former
-// snapshot is not readable. So the log begins at the microseconds since 1970 at least: they rise
+// known may be 0 although the log began at such an offset itself: in a restored cluster, without a
+// readable former snapshot. So the log begins at the microseconds since 1970 at least. They rise
 // with each snapshot, and faster than a log of less than a million records per second. JSON and
 // metrics have exact numbers up to 2^53, which they exceed in the year 2255.
 func Unread(id ID, epoch int32, known, ms int64) Partition {
