@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/link"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -15,6 +16,9 @@ import (
 // same reason have the same text: it has no local address and no time of the attempt.
 func unreached(broker int32, address string, since time.Time, err error) view.Unreached {
 	x := view.Unreached{Broker: broker, Address: address, Since: since, Err: err.Error(), Refused: errors.Is(err, syscall.ECONNREFUSED)}
+	if m := (*link.Mismatch)(nil); errors.As(err, &m) && m.Lasts() {
+		x.Remedy = m.Remedy
+	}
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		if op.Source != nil {
 			x.Err = strings.Replace(x.Err, op.Source.String()+"->", "", 1)

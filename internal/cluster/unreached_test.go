@@ -39,3 +39,19 @@ func TestAReasonIsTheSameOnAllBrokers(t *testing.T) {
 		}
 	}
 }
+
+// What the link says to do is the remedy, unless the refusal ends without it.
+func TestTheRemedyOfALinkIsPassedOn(t *testing.T) {
+	for reason, want := range map[link.Reason]string{
+		link.WrongCluster: "do", link.WrongGeneration: "do", link.WrongNode: "do", link.Itself: "do", link.WrongSecret: "do",
+		link.WrongVersion: "do", link.NotAdmitted: "do", link.Removed: "do", link.Superseded: "", link.Overloaded: "",
+	} {
+		m := &link.Mismatch{Reason: reason, Cause: "cause", Remedy: "do"}
+		if x := unreached(2, "b:9092", time.Time{}, fmt.Errorf("dial: %w", m)); x.Remedy != want || want != "" && x.Reason() != "dial: cause" {
+			t.Errorf("reason %d: remedy %q, %q", reason, x.Remedy, x.Reason())
+		}
+	}
+	if x := unreached(2, "b:9092", time.Time{}, errors.New("no route")); x.Remedy != "" || x.Reason() != "no route" {
+		t.Errorf("%+v", x)
+	}
+}

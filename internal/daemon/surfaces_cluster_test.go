@@ -41,6 +41,12 @@ func clusterFaults() (list []fault) {
 	add("broker-fenced", "brokers", func(c *view.Cluster) {
 		c.Brokers[2] = view.Broker{ID: 3, State: "fenced", OutOfSync: some, BelowMin: some}
 	})
+	add("broker-misconfigured", "brokers", func(c *view.Cluster) {
+		c.Brokers[2] = view.Broker{ID: 3, State: "fenced"}
+		const remedy = "check cluster.seeds, or set the same cluster.name at all nodes"
+		c.Unreached = []view.Unreached{{Broker: 3, Address: "c:9092", Since: time.Now().Add(-time.Hour), Remedy: remedy,
+			Err: `cluster.name is "a" here and "b" at the peer; ` + remedy}}
+	})
 	add("replica-stopped", "stopped_replica", func(c *view.Cluster) { c.Stopped = []view.Stopped{{Partitions: some, Leader: 2}} })
 	add("leader-not-reached", "stopped_replica", func(c *view.Cluster) {
 		c.Unreached = []view.Unreached{{Broker: 3, Follows: true, Address: "c:9092", Since: time.Now().Add(-time.Minute),

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -194,7 +195,13 @@ type Unreached struct {
 	// Refused reports that nothing listens at the address. Theirs and Ours report that the dates of
 	// a certificate are the reason: that of the other broker, or that of this one.
 	Refused, Theirs, Ours bool
+	// Remedy is what to do if one of the two brokers refuses the other one until that is done, with
+	// the words of the link, which also end Err. It is empty for other reasons.
+	Remedy string
 }
+
+// Reason returns Err without Remedy.
+func (x *Unreached) Reason() string { return strings.TrimSuffix(x.Err, "; "+x.Remedy) }
 
 // Streams are totals of the replica streams of a broker. Frames are those with records.
 type Streams struct {

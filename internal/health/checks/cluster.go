@@ -23,6 +23,7 @@ const (
 	hangingAfter = 5 * time.Second  // longer than a sync on a busy disk
 	orphanAfter  = 15 * time.Second // a wiped broker's vote moves after about 10 s
 	votersAfter  = time.Minute      // a rolling restart with a new list of seeds may take longer
+	goneAfter    = 5 * time.Minute  // a machine that starts again is back before
 	mostSkew     = 2 * time.Second
 )
 
@@ -252,34 +253,58 @@ func (f *Facts) leaderlessOn(broker int32, x *health.Finding) {
 		x.Severity, x.Works = health.Bad, "the other partitions can be written and read"
 		x.Problem += fmt.Sprintf("; %s cannot be written or read, because only it may have all of their acknowledged records",
 			partitionsText(&l.Partitions))
-		if !f.untimely(broker) {
+		if f.linkRemedy(broker) == "" {
 			x.Remedy = fmt.Sprintf("start broker %d with the data directories that it had, or repair its network", broker) + orUnclean(l) +
 				" (" + clusterPage + ")"
 		}
 	}
 }
 
+// unreachedBroker returns why this broker cannot connect to another one, nil if it can.
+func (f *Facts) unreachedBroker(broker int32) *view.Unreached {
+	of := f.Cluster.Unreached
+	if i := slices.IndexFunc(of, func(x view.Unreached) bool { return x.Broker == broker }); i >= 0 {
+		return &of[i]
+	}
+	return nil
+}
+
 // unreached returns why this broker cannot connect to another one, as the end of a sentence.
-func unreached(c *view.Cluster, broker int32) string {
-	for i := range c.Unreached {
-		if x := &c.Unreached[i]; x.Broker == broker {
-			return fmt.Sprintf("; a connection to %s fails: %s", x.Address, x.Err)
-		}
+func (f *Facts) unreached(broker int32) string {
+	if x := f.unreachedBroker(broker); x != nil {
+		return fmt.Sprintf("; a connection to %s fails: %s", x.Address, x.Reason())
 	}
 	return ""
 }
 
-// refused reports whether nothing listens at the address of another broker: its process has ended,
-// or has not begun to listen.
-func (f *Facts) refused(broker int32) bool {
-	return slices.ContainsFunc(f.Cluster.Unreached, func(x view.Unreached) bool {
-		return x.Broker == broker && x.Refused
-	})
+// linkRemedy returns what to do about a broker if the error of the connection to it says so: the
+// process there runs, and neither a start nor its replacement helps. It is empty otherwise.
+func (f *Facts) linkRemedy(broker int32) string {
+	x := f.unreachedBroker(broker)
+	switch {
+	case x == nil:
+		return ""
+	case x.Theirs:
+		return fmt.Sprintf("replace the certificate of broker %d and its key; if `chronikd secure init` made them, copy its ca-key.pem to "+
+			"their directory DIR, and run `chronikd secure init DIR --renew`: the broker takes it without a restart (%s)", broker, clusterPage)
+	case x.Remedy != "":
+		return x.Remedy + " (" + clusterPage + ")"
+	}
+	return ""
 }
 
-// untimely reports whether the dates of another broker's certificate keep this one from connecting.
-func (f *Facts) untimely(broker int32) bool {
-	return slices.ContainsFunc(f.Cluster.Unreached, func(x view.Unreached) bool { return x.Broker == broker && x.Theirs })
+// isGone reports whether a broker has been away for so long that it may not return: this one cannot
+// connect to it, and has received no report from it.
+func (f *Facts) isGone(broker int32) bool {
+	x := f.unreachedBroker(broker)
+	if x == nil {
+		return false
+	}
+	since := x.Since
+	if o := f.other(broker); o != nil && o.At.After(since) {
+		since = o.At
+	}
+	return f.Now.Sub(since) >= goneAfter
 }
 
 // elsewhere is the command that moves partitions, of which the first one is named.
@@ -305,11 +330,11 @@ func checkBrokers(f *Facts, n *notes) {
 		x.Severity, x.Holds = health.Warn, holds(b)
 		switch b.State {
 		case "fenced":
-			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + unreached(c, b.ID)
+			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + f.unreached(b.ID)
 			x.Remedy = f.fencedRemedy(b.ID)
 		case "starting":
-			x.Problem = "it is starting"
-			x.Remedy = "wait until it is ready"
+			x.Problem = "it is starting" + f.unreached(b.ID)
+			x.Remedy = f.startingRemedy(b.ID)
 		case "draining", "drained":
 			x.Problem = "it is stopping, and its leaderships have moved or move"
 			x.Remedy = "wait until it has returned before you stop another broker"
@@ -341,7 +366,7 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Problem += "; it only votes, so clients notice nothing"
 			x.Works = "everything; if one more voter fails, the metadata may have no leader"
 		}
-		if !f.untimely(b.ID) { // what it last reported does not explain more
+		if f.linkRemedy(b.ID) == "" { // what it last reported does not explain more
 			x.Problem += f.reported(b.ID)
 		}
 		if b.OutOfSync.Count > 0 {
@@ -386,21 +411,42 @@ func checkBrokers(f *Facts, n *notes) {
 
 // fencedRemedy returns what to do about a broker that is fenced.
 func (f *Facts) fencedRemedy(broker int32) string {
-	c, o := f.Cluster, f.other(broker)
-	switch {
-	case f.untimely(broker):
-		return fmt.Sprintf("replace the certificate of broker %d and its key; if `chronikd secure init` made them, copy its ca-key.pem to "+
-			"their directory DIR, and run `chronikd secure init DIR --renew`: the broker takes it without a restart (%s)", broker, clusterPage)
-	case o != nil && o.Fresh(f.Now) && f.refused(broker):
-		return fmt.Sprintf("start it: nothing listens at its address, although its own report is only %s old; if it runs, check the network "+
-			"between it and %s, in both directions (%s)", age(f.Now.Sub(o.At)), leaderText(c), clusterPage)
-	case o != nil && o.Fresh(f.Now):
-		return fmt.Sprintf("its own report is %s old: follow the findings of broker %d; if it has none, check the network between it and %s, in "+
-			"both directions; if it has ended meanwhile, start it (%s)", age(f.Now.Sub(o.At)), broker, leaderText(c), clusterPage)
+	c, o, x := f.Cluster, f.other(broker), f.unreachedBroker(broker)
+	remedy := f.linkRemedy(broker)
+	if remedy != "" {
+		return remedy
 	}
-	return fmt.Sprintf("start it, read its own findings, or check the network between it and %s, in both directions; if it will not return, "+
-		"run `chronikctl broker drain %[2]d` and then `chronikctl broker unregister %[2]d`; if a topic has a replica on every broker, start "+
-		"another broker before that (%[3]s)", leaderText(c), broker, clusterPage)
+	network := fmt.Sprintf("check the network between it and %s, in both directions", leaderText(c))
+	if x != nil {
+		network = fmt.Sprintf("check `advertise` of broker %d, and the network between it and %s, in both directions", broker, leaderText(c))
+	}
+	switch {
+	case o != nil && o.Fresh(f.Now) && x != nil && x.Refused:
+		remedy = fmt.Sprintf("start it: nothing listens at its address, although its own report is only %s old; if it runs, %s",
+			age(f.Now.Sub(o.At)), network)
+	case o != nil && o.Fresh(f.Now):
+		remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; if it has none, %s; if it has ended meanwhile, start it",
+			age(f.Now.Sub(o.At)), broker, network)
+	default:
+		remedy = "start it, read its own findings, or " + network
+		if f.isGone(broker) {
+			remedy += fmt.Sprintf("; if it will not return, run `chronikctl broker drain %[1]d` and then `chronikctl broker unregister %[1]d`; "+
+				"if a topic has a replica on every broker, start another broker before that", broker)
+		}
+	}
+	return remedy + " (" + clusterPage + ")"
+}
+
+// startingRemedy returns what to do about a broker that is starting.
+func (f *Facts) startingRemedy(broker int32) string {
+	if remedy := f.linkRemedy(broker); remedy != "" {
+		return remedy
+	}
+	if x := f.unreachedBroker(broker); x != nil {
+		return fmt.Sprintf("wait until it is ready; if %s stays unreachable, check `advertise` of broker %d, and the network and firewall from "+
+			"this machine to that address (%s)", x.Address, broker, clusterPage)
+	}
+	return "wait until it is ready"
 }
 
 // holds returns what must come before another broker is stopped, while this one is not in order.
@@ -536,7 +582,10 @@ func notReached(c *view.Cluster, x *view.Unreached) health.Finding {
 		out.Severity = health.Bad
 		out.Problem += ", so replicas of what it leads do not follow"
 	}
-	out.Problem += ": " + x.Err
+	out.Problem += ": " + x.Reason()
+	if x.Remedy != "" {
+		out.Remedy = x.Remedy + "; the replicas then follow within seconds"
+	}
 	switch {
 	case !leads(c):
 		out.Works = fmt.Sprintf("what other brokers lead; without a metadata leader it is not known whether broker %d runs", x.Broker)

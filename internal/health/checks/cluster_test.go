@@ -122,6 +122,65 @@ func TestWhatCanBeWrittenWithoutAMetadataLeader(t *testing.T) {
 	}
 }
 
+// A broker that others cannot connect to has the remedy of that error. It is to be replaced only if
+// nothing was heard of it for minutes.
+func TestTheRemedyOfABrokerIsThatOfItsConnection(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	named := &view.Unreached{Address: "c:1", Err: `cluster.name is "a" here and "b" at the peer; set the same cluster.name at all nodes`,
+		Remedy: "set the same cluster.name at all nodes"}
+	dial := &view.Unreached{Address: "c:1", Err: "dial tcp c:1: i/o timeout"}
+	const wait, start, advertise, replace = "wait until", "start", "check `advertise` of broker 3", "`chronikctl broker unregister 3`"
+	for name, c := range map[string]struct {
+		state        string
+		link         *view.Unreached
+		since, heard time.Duration // ago; 0: never
+		says, not    []string
+	}{
+		"another name, just heard":  {"fenced", named, time.Second, time.Second, []string{named.Remedy + " ("}, []string{start, replace}},
+		"another name for an hour":  {"fenced", named, time.Hour, time.Hour, []string{named.Remedy + " ("}, []string{start, replace}},
+		"another name, starting":    {"starting", named, time.Second, 0, []string{named.Remedy + " ("}, []string{wait}},
+		"starting":                  {"starting", nil, 0, time.Second, []string{wait}, []string{advertise}},
+		"starting, at no address":   {"starting", dial, time.Second, time.Second, []string{wait, advertise}, []string{replace}},
+		"fenced, at no address":     {"fenced", dial, time.Second, time.Second, []string{"own report", advertise}, []string{replace}},
+		"away":                      {"fenced", dial, goneAfter - 1, 0, []string{start, advertise}, []string{replace}},
+		"gone":                      {"fenced", dial, goneAfter, goneAfter, []string{start, advertise, replace}, nil},
+		"no connection, and heard":  {"fenced", dial, time.Hour, goneAfter - 1, []string{start, advertise}, []string{replace}},
+		"a connection, and no word": {"fenced", nil, 0, time.Hour, []string{start}, []string{advertise, replace}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := member()
+			f.Now, f.Cluster.Brokers[2].State = now, c.state
+			if c.link != nil {
+				x := *c.link
+				x.Broker, x.Since = 3, now.Add(-c.since)
+				f.Cluster.Unreached = []view.Unreached{x}
+			}
+			if c.heard > 0 {
+				f.Others = []Other{{Heard: health.Heard{Broker: 3, At: now.Add(-c.heard), Report: &health.Report{}}}}
+			}
+			var n notes
+			checkBrokers(&f, &n)
+			if len(n.findings) != 1 {
+				t.Fatalf("%+v", n.findings)
+			}
+			x := n.findings[0]
+			for _, text := range c.says {
+				if !strings.Contains(x.Remedy, text) {
+					t.Errorf("%q is not in %q", text, x.Remedy)
+				}
+			}
+			for _, text := range c.not {
+				if strings.Contains(x.Remedy, text) {
+					t.Errorf("%q is in %q", text, x.Remedy)
+				}
+			}
+			if c.link != nil && !strings.Contains(x.Problem, c.link.Reason()) || strings.Contains(x.Problem, named.Remedy) {
+				t.Errorf("the problem is %q", x.Problem)
+			}
+		})
+	}
+}
+
 func TestMetadataQuorum(t *testing.T) {
 	quorum := func(change func(*view.Quorum)) Facts { return member(func(c *view.Cluster) { change(&c.Quorum) }) }
 	examine(t, "quorum", []patient{

@@ -44,7 +44,7 @@ func checkReports(f *Facts, n *notes) {
 			cause = follows(f.Cluster, x)
 		}
 		problem := state + "its own report does not arrive, so that its findings are not known here" +
-			unreached(f.Cluster, o.Broker)
+			f.unreached(o.Broker)
 		if o.Report != nil {
 			problem += f.reported(o.Broker)
 		}
