@@ -425,8 +425,8 @@ func (f *Facts) fencedRemedy(broker int32) string {
 		remedy = fmt.Sprintf("start it: nothing listens at its address, although its own report is only %s old; if it runs, %s",
 			age(f.Now.Sub(o.At)), network)
 	case o != nil && o.Fresh(f.Now):
-		remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; if it has none, %s; if it has ended meanwhile, start it",
-			age(f.Now.Sub(o.At)), broker, network)
+		remedy = fmt.Sprintf("its own report is %s old: follow the findings of broker %d; if it has none, %s; if it has ended meanwhile, "+
+			"start it", age(f.Now.Sub(o.At)), broker, network)
 	default:
 		remedy = "start it, read its own findings, or " + network
 		if f.isGone(broker) {

@@ -63,9 +63,11 @@ func (b *bucket) held(in *refusals.Table, who refusals.Who, wait time.Duration) 
 		rule = r.String()
 	}
 	in.Refused(kind, b.limit.String(), rule, who, wait, func() (text, lift string) {
-		return strconv.FormatFloat(math.Float64frombits(b.rate.Load()), 'f', -1, 64), ""
+		return rateText(math.Float64frombits(b.rate.Load())), ""
 	})
 }
+
+func rateText(rate float64) string { return strconv.FormatFloat(rate, 'f', -1, 64) }
 
 // cost returns the time in which the rate pays for n.
 func (b *bucket) cost(n float64) time.Duration {

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/chronik-io/chronik/internal/security/refusals"
 	"github.com/chronik-io/chronik/internal/sorts"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Bounds of a Keeper.
@@ -55,12 +56,16 @@ func NewKeeper(clock func() time.Duration) *Keeper {
 	return &Keeper{clock: clock, buckets: map[bucketKey]*bucket{}, most: MaxOwners}
 }
 
-// Set replaces the rules. Balances stay; clients without a quota are forgotten.
+// Set replaces the rules. Balances stay; clients without a quota are forgotten, and so is that
+// clients had to wait for a quota that does not apply to them any more.
 func (k *Keeper) Set(r *Rules) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.rules.Store(r)
 	maps.DeleteFunc(k.buckets, func(key bucketKey, _ *bucket) bool { return r == nil || !r.uses(key.limit, key.owner) })
+	for _, kind := range [...]view.RefusalKind{view.RefusedQuota, view.RefusedConnection} {
+		k.Refusals.Forget(kind, func(x view.Refused) bool { return !r.refuses(&x) })
+	}
 }
 
 // Any reports whether there are quotas.

@@ -515,6 +515,78 @@ func TestTakeIsOneStep(t *testing.T) {
 	}
 }
 
+// What clients had to wait for ends with the quota: it was removed or changed, or another one
+// applies to the client. The wait of a client whose quota stays is not forgotten.
+func TestWaitsEndWithTheirQuota(t *testing.T) {
+	of := func(e Entity, l Limit, v float64) Quota {
+		q := Quota{Entity: e}
+		q.Limits[l] = v
+		return q
+	}
+	all, address := Entity{User: Any()}, Entity{Address: Any()}
+	former := []Quota{of(all, Produced, 100), of(address, Connections, 1)}
+	for name, c := range map[string]struct {
+		now               []Quota
+		waits, connecting bool // are still reported
+	}{
+		"nothing":            {former, true, true},
+		"another one":        {append([]Quota{of(Entity{Client: Of("x")}, Fetched, 1)}, former...), true, true},
+		"all removed":        {nil, false, false},
+		"removed":            {former[1:], false, true},
+		"of addresses":       {former[:1], true, false},
+		"raised":             {[]Quota{of(all, Produced, 101), former[1]}, false, true},
+		"of addresses, more": {[]Quota{former[0], of(address, Connections, 2)}, true, false},
+		"one of its own":     {append([]Quota{of(Entity{User: Of("bob")}, Produced, 200)}, former...), false, true},
+	} {
+		for _, ip := range []string{"10.0.0.1", "2001:db8::1"} {
+			now := time.Second
+			k := NewKeeper(func() time.Duration { return now })
+			k.Refusals = refusals.New(time.Now)
+			k.Refusals.Refused(view.RefusedConnection, "max.connections", "", refusals.Who{Address: ip}, 0, nil)
+			k.Set(Compile(slices.Values(former)))
+			bob := k.Tenant(nil, "bob", "app")
+			bob.Charge(Produced, 100_000)
+			bob.Wait(Produced)
+			for range 20 {
+				k.Connect(netip.MustParseAddr(ip))
+			}
+			k.Set(Compile(slices.Values(c.now)))
+			if !c.waits {
+				bob.Wait(Produced) // the answer to a request that came before
+			}
+			got := map[string]bool{}
+			for _, x := range k.Refusals.Last() {
+				got[x.Cause] = true
+			}
+			if got[Produced.String()] != c.waits || got[Connections.String()] != c.connecting || !got["max.connections"] {
+				t.Errorf("%s, %s: %v", name, ip, got)
+			}
+		}
+	}
+}
+
+// An IPv6 client counts by its network, and its address may have a quota.
+func TestTheWaitForAnAddressIsKnownByItsQuota(t *testing.T) {
+	ip := netip.MustParseAddr("2001:db8::1")
+	own := Quota{Entity: Entity{Address: Of(AddressText(ip))}}
+	own.Limits[Connections] = 1
+	k := NewKeeper(func() time.Duration { return time.Second })
+	k.Refusals = refusals.New(time.Now)
+	for _, rate := range []float64{1, 2} {
+		own.Limits[Connections] = rate
+		k.Set(Compile(slices.Values([]Quota{own})))
+		if rate == 1 {
+			for range 20 {
+				k.Connect(ip)
+			}
+			k.Set(Compile(slices.Values([]Quota{own})))
+		}
+		if got := len(k.Refusals.Last()); got > 0 != (rate == 1) {
+			t.Errorf("rate %v: %d", rate, got)
+		}
+	}
+}
+
 // All that makes a client wait is counted by whose quota it is and who waits, with the wait that is
 // still to come, which is longer than what one answer asks for.
 func TestWaitsAreCounted(t *testing.T) {

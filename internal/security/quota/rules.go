@@ -3,8 +3,10 @@ package quota
 import (
 	"iter"
 	"net/netip"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Rules are all quotas at one time. They never change. nil has none.
@@ -79,6 +81,31 @@ func (r *Rules) uses(l Limit, owner Entity) bool {
 		}
 	}
 	return false
+}
+
+// refuses reports whether a refusal is one of the quota that applies to the client. It reports true
+// for what no quota refused, and for clients that are not known.
+func (r *Rules) refuses(x *view.Refused) bool {
+	l, isQuota := ParseLimit(x.Cause)
+	if !isQuota {
+		return true
+	}
+	if x.Who == (view.Client{}) {
+		return r != nil && r.has[l]
+	}
+	f, ok := r.Client(l, x.Who.User, x.Who.ClientID)
+	if l.OfAddress() {
+		host, _, _ := strings.Cut(x.Who.Address, "/")                             // an IPv6 origin is a prefix …
+		if own := strings.TrimPrefix(x.Rule, "ip="); strings.Contains(own, ":") { // … and a quota is of one address
+			host = own
+		}
+		ip, err := netip.ParseAddr(host)
+		if err != nil {
+			return r != nil && r.has[l]
+		}
+		f, ok = r.Address(ip)
+	}
+	return ok && f.Rule.String() == x.Rule && rateText(f.Rate) == x.Detail
 }
 
 // AddressText returns the one text of an address that an Entity has: an IPv4 address that is mapped

@@ -53,7 +53,7 @@ func (t *Tenant) Wait(l Limit) time.Duration {
 	if of == nil {
 		return 0
 	}
-	of.held(t.keeper.Refusals, t.who(), longest)
+	t.held(of, longest)
 	longest = min(longest, MaxWait)
 	of.waits.Add(int64(longest))
 	return longest
@@ -68,13 +68,18 @@ func (t *Tenant) Take(l Limit, n int64) bool {
 	now := t.keeper.clock()
 	paid, ok := t.buckets[l].chargeWithin(float64(n), now, 0)
 	if !ok {
-		t.buckets[l].held(t.keeper.Refusals, t.who(), paid-now)
+		t.held(t.buckets[l], paid-now)
 	}
 	return ok
 }
 
-// who returns the client as refusals show it.
-func (t *Tenant) who() refusals.Who { return refusals.Who{User: t.user, ClientID: t.client} }
+// held reports that the client has to wait, unless the quotas changed while its request was served:
+// Set has removed what was reported of the former ones.
+func (t *Tenant) held(by *bucket, wait time.Duration) {
+	if t.rules == t.keeper.rules.Load() {
+		by.held(t.keeper.Refusals, refusals.Who{User: t.user, ClientID: t.client}, wait)
+	}
+}
 
 // Second returns how much the client may use in one second, math.MaxInt64 without a quota.
 func (t *Tenant) Second(l Limit) int64 {

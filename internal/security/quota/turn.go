@@ -62,7 +62,7 @@ func (p *Turn) Wait() time.Duration {
 	if p.asked > 0 {
 		of.waits.Add(int64(now - p.asked))
 	} else if until > now {
-		of.held(p.tenant.keeper.Refusals, p.tenant.who(), until-now)
+		p.tenant.held(of, until-now)
 	}
 	if p.asked = now; until <= now {
 		p.asked = 0

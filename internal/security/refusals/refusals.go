@@ -180,6 +180,22 @@ func (x *kind) sweep(now time.Time) {
 	}
 }
 
+// Forget removes the refusals of a kind for which drop returns true, because their cause ended. It
+// is called with what is not a count.
+func (t *Table) Forget(k view.RefusalKind, drop func(view.Refused) bool) {
+	if t == nil {
+		return
+	}
+	x := &t.kinds[k]
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for at, e := range x.entries {
+		if drop(view.Refused{Kind: k, Cause: at.cause, Rule: at.rule, Who: at.who, Detail: e.detail, Lift: e.lift}) {
+			delete(x.entries, at)
+		}
+	}
+}
+
 // Passed counts what was not refused, of a user. It costs next to nothing if nothing of the kind
 // was refused in the last minute.
 func (t *Table) Passed(k view.RefusalKind, user string) {
