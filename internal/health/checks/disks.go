@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,9 +160,29 @@ func checkJournals(f *Facts, n *notes) {
 	}
 }
 
+// othersLead reports whether all that this broker had led has other leaders, so that clients do not
+// need it.
+func (f *Facts) othersLead() bool {
+	c := f.Cluster
+	return c != nil && f.Serving && leads(c) && c.Of(c.Self).Leads == 0 && c.Of(c.Self).State == "active" &&
+		slices.ContainsFunc(c.Brokers, func(b view.Broker) bool { return b.Leads > 0 }) &&
+		!slices.ContainsFunc(c.Leaderless, func(l view.Leaderless) bool { return slices.Contains(l.Brokers, c.Self) })
+}
+
+// spaceRemedy returns how to free space on this broker. What also deletes records of others is last.
+func (f *Facts) spaceRemedy() string {
+	const sizes, retention, page = "`chronikctl topic list -o wide` lists the sizes, ",
+		"`chronikctl config set topic TOPIC retention.ms=AGE` removes what is older", " (docs/operations.md, A full disk)"
+	if c := f.Cluster; c != nil && len(c.Brokers) > 1 {
+		return fmt.Sprintf("remove files of other programs, or enlarge the disk; or let others have the replicas: %s"+
+			"`chronikctl topic move TOPIC:PARTITIONS BROKER` moves some, `chronikctl broker drain %d` all; last, keep fewer records on all "+
+			"brokers: %s from each replica%s", sizes, c.Self, retention, page)
+	}
+	return "remove files of other programs, enlarge the disk, or keep fewer records: " + sizes + retention + page
+}
+
 func checkSpace(f *Facts, n *notes) {
-	const remedy = "remove files of other programs, enlarge the disk, or keep fewer records: `chronikctl topic list -o wide` lists the sizes, `chronikctl config set topic TOPIC retention.ms=AGE` " +
-		"removes what is older (docs/operations.md, A full disk)"
+	remedy := f.spaceRemedy()
 	for _, d := range f.Dirs {
 		subject := "disk of " + d.Path
 		if d.SpaceMessage != "" {
@@ -169,7 +190,11 @@ func checkSpace(f *Facts, n *notes) {
 			if d.Refuses == view.RefusesInternal {
 				works = "records can be read, and topics and records deleted, but groups whose coordinator is this broker cannot commit offsets"
 			}
-			n.addFinding(health.Finding{Severity: health.Bad, Subject: subject, Problem: d.SpaceMessage,
+			severity := health.Bad
+			if f.othersLead() {
+				severity, works = health.Warn, "other brokers lead all partitions, so clients continue"
+			}
+			n.addFinding(health.Finding{Severity: severity, Subject: subject, Problem: d.SpaceMessage,
 				Works: works + "; writing resumes automatically when enough space is free", Remedy: remedy})
 		}
 		if !d.Space.Known() {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -277,6 +278,45 @@ func TestWhatAFullDiskStillDoes(t *testing.T) {
 		findings, _ := examined(t, Checks(), &Facts{Dirs: []view.Dir{{Path: "/d", SpaceMessage: "little is free", Refuses: refuses}}})
 		if len(findings) != 1 || !strings.Contains(findings[0].Works, want) {
 			t.Errorf("refuses %d: %+v", refuses, findings)
+		}
+	}
+}
+
+// A full disk of a broker that leads nothing costs clients nothing. Its remedy deletes records of
+// other brokers last.
+func TestAFullDiskWhoseBrokerLeadsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Facts)
+		want   health.Severity
+	}{
+		"others lead":           {func(*Facts) {}, health.Warn},
+		"it leads":              {func(f *Facts) { f.Cluster.Brokers[0].Leads = 1 }, health.Bad},
+		"no broker leads":       {func(f *Facts) { f.Cluster.Brokers[1].Leads = 0 }, health.Bad},
+		"it is fenced":          {func(f *Facts) { f.Cluster.Brokers[0].State = "fenced" }, health.Bad},
+		"it starts":             {func(f *Facts) { f.Serving = false }, health.Bad},
+		"no metadata leader":    {func(f *Facts) { f.Cluster.Quorum.NoLeader = time.Minute }, health.Bad},
+		"a partition waits":     {func(f *Facts) { f.Cluster.Leaderless = []view.Leaderless{{Brokers: []int32{1}}} }, health.Bad},
+		"a broker on its own":   {func(f *Facts) { f.Cluster = nil }, health.Bad},
+		"the only of a cluster": {func(f *Facts) { f.Cluster.Brokers = f.Cluster.Brokers[:1] }, health.Bad},
+	} {
+		f := member(func(c *view.Cluster) { c.Self, c.Brokers[1].Leads = 1, 3 })
+		f.Dirs = []view.Dir{{Path: "/d", SpaceMessage: "little is free", Refuses: view.RefusesInternal}}
+		c.change(&f)
+		var n notes
+		checkSpace(&f, &n)
+		if len(n.findings) != 1 || n.findings[0].Severity != c.want {
+			t.Errorf("%s: %+v", name, n.findings)
+			continue
+		}
+		x := n.findings[0]
+		if continues := strings.Contains(x.Works, "other brokers lead all partitions"); continues != (c.want == health.Warn) ||
+			continues == strings.Contains(x.Works, "cannot commit") {
+			t.Errorf("%s: %s", name, x.Works)
+		}
+		files, moves := strings.Index(x.Remedy, "files of other programs"), strings.Index(x.Remedy, "`chronikctl broker drain 1`")
+		retention := strings.Index(x.Remedy, "; last, keep fewer records on all brokers")
+		if f.Cluster != nil && len(f.Cluster.Brokers) > 1 && (files != len("remove ") || moves < files || retention < moves) {
+			t.Errorf("%s: %s", name, x.Remedy)
 		}
 	}
 }

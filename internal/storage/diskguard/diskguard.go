@@ -138,6 +138,9 @@ func levelOf(free, need int64, before Level) Level {
 	}
 }
 
+// Remedy ends the messages about a full disk. Findings have one of their own.
+const Remedy = "; delete records or topics, lower retention, or enlarge the disk"
+
 func message(what string, free, owed, need int64, level Level) string {
 	has := text.Bytes(free) + " free"
 	if owed > 0 && free >= need {
@@ -150,8 +153,7 @@ func message(what string, free, owed, need int64, level Level) string {
 			"those of internal topics until %s are",
 			text.Bytes(need+(need+9)/10), text.Bytes(need/2+need/20))
 	}
-	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s; "+
-		"delete records or topics, lower retention, or enlarge the disk", what, has, text.Bytes(need), refused)
+	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s"+Remedy, what, has, text.Bytes(need), refused)
 }
 
 // JournalSizes are the size of a journal file and the limit of all of them, in bytes.
