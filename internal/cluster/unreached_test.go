@@ -47,7 +47,8 @@ func TestTheRemedyOfALinkIsPassedOn(t *testing.T) {
 		link.WrongVersion: "do", link.NotAdmitted: "do", link.Removed: "do", link.Superseded: "", link.Overloaded: "",
 	} {
 		m := &link.Mismatch{Reason: reason, Cause: "cause", Remedy: "do"}
-		if x := unreached(2, "b:9092", time.Time{}, fmt.Errorf("dial: %w", m)); x.Remedy != want || want != "" && x.Reason() != "dial: cause" {
+		x := unreached(2, "b:9092", time.Time{}, fmt.Errorf("dial: %w", m))
+		if x.Remedy != want || want != "" && x.Reason() != "dial: cause" {
 			t.Errorf("reason %d: remedy %q, %q", reason, x.Remedy, x.Reason())
 		}
 	}

@@ -44,8 +44,8 @@ type Mismatch struct {
 	Err           error // the error in Cause, if there is one; it is not sent
 }
 
-// Lasts reports whether the refusal lasts until the cause is removed. The other ones end when another
-// connection does.
+// Lasts reports whether the refusal lasts until the cause is removed. The other ones end when
+// another connection does.
 func (m *Mismatch) Lasts() bool { return m.Reason != Superseded && m.Reason != Overloaded }
 
 // Unwrap returns the error in Cause.

@@ -10,7 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -67,7 +66,7 @@ func describe(d *storage.Dir) view.Dir {
 	x := view.Dir{
 		Path: d.Path(), ID: metadata.FormatID(d.ID()), Journal: d.JournalPath(), JournalApart: d.Location().JournalApart(),
 		Error: Reason(d.Err()), Full: vfs.Full(d.Err()),
-		Space: view.SpaceUnknown, Refuses: view.Refusal(space.Level), SpaceMessage: strings.TrimSuffix(space.Message, diskguard.Remedy),
+		Space: view.SpaceUnknown, Refuses: view.Refusal(space.Level), SpaceMessage: strings.TrimSuffix(space.Message, storage.SpaceRemedy),
 		Free: space.Free, Total: space.Total, MinFree: space.MinFree, JournalFree: space.JournalFree,
 		JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Deferred: use.DeferredBytes, Cached: use.CachedBytes,
 		OpenFiles: use.OpenFiles, MaxOpenFiles: use.MaxOpenFiles, Waiting: d.Stalled(),

@@ -212,3 +212,6 @@ func (d *Dir) journalOptions() journal.Options {
 	d.sizes = sizes
 	return journal.Options{FS: d.opt.FS, Dir: d.jpath, ID: d.ident.Journal, FileSize: sizes.File, MaxBytes: sizes.All}
 }
+
+// SpaceRemedy ends Space.Message.
+const SpaceRemedy = diskguard.Remedy

@@ -169,7 +169,8 @@ func (f *Facts) othersLead() bool {
 		!slices.ContainsFunc(c.Leaderless, func(l view.Leaderless) bool { return slices.Contains(l.Brokers, c.Self) })
 }
 
-// spaceRemedy returns how to free space on this broker. What also deletes records of others is last.
+// spaceRemedy returns how to free space on this broker. What also deletes records on others is
+// last.
 func (f *Facts) spaceRemedy() string {
 	const sizes, retention, page = "`chronikctl topic list -o wide` lists the sizes, ",
 		"`chronikctl config set topic TOPIC retention.ms=AGE` removes what is older", " (docs/operations.md, A full disk)"
