@@ -42,6 +42,8 @@ type App struct {
 	Version  string
 	Settings contexts.Settings
 
+	Throttle Throttle // of all clients
+
 	dial cli.DialFunc // plain TCP, without TLS
 
 	flags            map[string]*string // the flags of the settings, by name

@@ -67,6 +67,7 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the library's minimum
 		kgo.Dialer(d.dial),
 		kgo.MetadataMinAge(FreshAge),
+		kgo.WithHooks(&a.Throttle),
 	)
 	cl, err := kgo.NewClient(append(base, opts...)...)
 	if err != nil {
@@ -180,7 +181,7 @@ func (a *App) noAnswer(ctx context.Context, failed []error, d *dialer, probed ch
 	hung := !slices.ContainsFunc(failed, func(err error) bool { return !seeds.Late(err) })
 	if connected && hung && !errors.Is(err, errHTTP) {
 		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
-			"its log, --timeout allows more time", from, first))
+			"its log, one may also let this client wait for a quota or after failed logins, --timeout allows more time", from, first))
 	}
 	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, err, a.noAnswerRemedy(ctx, err, d.secured.Load())))
 }

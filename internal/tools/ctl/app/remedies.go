@@ -73,6 +73,8 @@ func (r *refusal) Error() string {
 func Remedy(err error) string {
 	var k *kerr.Error
 	switch {
+	case QuotaRemedy(err) != "":
+		return QuotaRemedy(err)
 	case unanswered(err):
 		return "the broker did not answer in time: try again, or allow more with --timeout"
 	case errors.Is(err, errSilent):

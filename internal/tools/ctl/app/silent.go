@@ -14,6 +14,9 @@ import (
 // tells apart an address where nothing can be reached, a certificate that is refused, and a broker
 // that closes connections: each has another remedy.
 func Silent(err error) (why, remedy string) {
+	if remedy := QuotaRemedy(err); remedy != "" {
+		return err.Error(), remedy
+	}
 	var eof *kgo.ErrFirstReadEOF
 	if remedy := tlsRemedy(certs.Explain(err), false); remedy != "" {
 		return err.Error(), remedy

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -17,6 +19,9 @@ import (
 // closes connections may be at a limit, and a certificate is another matter.
 func TestWhyABrokerIsSilent(t *testing.T) {
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
+	var held Throttle
+	held.OnBrokerThrottle(kgo.BrokerMetadata{}, 2*time.Second, true)
+	held.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Second, true)
 	for name, c := range map[string]struct {
 		err       error
 		why, says string
@@ -24,6 +29,8 @@ func TestWhyABrokerIsSilent(t *testing.T) {
 		"refused":     {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "refused", "--advertise"},
 		"dial reset":  {&net.OpError{Op: "dial", Err: syscall.ECONNRESET}, "reset", "--advertise"},
 		"no answer":   {errors.New("no answer within 3s"), "no answer within 3s", "--advertise"},
+		"a quota":     {held.Explain(context.DeadlineExceeded), "a pause of 2s", "quota explain"},
+		"no quota":    {new(Throttle).Explain(context.DeadlineExceeded), "deadline", "--advertise"},
 		"reset":       {fmt.Errorf("ask: %w", reset), "closes the connection", "max.connections"},
 		"end":         {fmt.Errorf("ask: %w", io.EOF), "closes the connection", "max.connections"},
 		"end at once": {&kgo.ErrFirstReadEOF{}, "closes the connection", "max.connections"},

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,19 +127,22 @@ func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, port, listener a
 	return err
 }
 
-// Ended turns an error that ended the checks into a finding if there is a bad finding or a broker
-// that does not answer: that is the likely cause. Otherwise it returns the error.
+// Ended turns an error that ended the checks into a finding: what was found before is printed in
+// any case. A bad finding, or a broker that does not answer, is the likely cause. It returns the
+// error only if the command was interrupted.
 func (c *Checkup) Ended(ctx context.Context, err error) error {
-	bad := slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Severity == health.Bad })
-	if err == nil || !bad && len(c.silent) == 0 || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	if c.member && len(c.silent) > 0 { // the findings about these brokers have the cause
 		c.Examined("not everything: " + err.Error())
 		return nil
 	}
-	c.Add("examination", health.Bad, "examination", "it could not be completed: "+err.Error(),
-		"resolve the bad findings above, then run it again")
+	severity, remedy := health.Warn, "resolve the findings above, if there are any, then run it again; --timeout allows more time"
+	if len(c.silent) > 0 || slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Severity == health.Bad }) {
+		severity, remedy = health.Bad, "resolve the bad findings above, then run it again"
+	}
+	c.Add("examination", severity, "examination", "it could not be completed: "+err.Error(), cmp.Or(app.QuotaRemedy(err), remedy))
 	return nil
 }
 
@@ -205,7 +209,7 @@ func examine(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, 
 		return examineWithout(ctx, a, f, err)
 	}
 	x := &examination{Checkup: c, a: a, adm: adm, cl: cl, port: app.AdminPortOf(a), healthFlags: f}
-	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
+	if err := c.Ended(ctx, a.Throttle.Explain(x.everything(ctx))); err != nil {
 		return err
 	}
 	return c.PrintFindings(a)

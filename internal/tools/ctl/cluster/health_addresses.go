@@ -30,7 +30,7 @@ func (x *examination) answers(ctx context.Context) map[int32]error {
 			req.ClientSoftwareName, req.ClientSoftwareVersion = "chronikctl", app.SoftwareVersion(x.a.Version)
 			_, err := req.RequestWith(within, x.cl.Broker(int(b.NodeID)))
 			if err != nil && within.Err() != nil && ctx.Err() == nil {
-				err = fmt.Errorf("no answer within %v", dialTime)
+				err = x.a.Throttle.Explain(silentFor(dialTime))
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -40,6 +40,14 @@ func (x *examination) answers(ctx context.Context) map[int32]error {
 	all.Wait()
 	return silent
 }
+
+// silentFor is the error of a broker that did not answer for some time.
+type silentFor time.Duration
+
+func (e silentFor) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+// Unwrap returns what the client calls it.
+func (silentFor) Unwrap() error { return context.DeadlineExceeded }
 
 // addresses dials the advertised addresses: the bootstrap address may work even if they do not.
 func (x *examination) addresses(ctx context.Context) {

@@ -44,7 +44,8 @@ func (x *examination) broker(ctx context.Context) (*health.Report, error) {
 // names answers, of several the first one that answered the command. Another broker, which the
 // client would choose by chance, may hang, and may not hear that one.
 func (x *examination) listener(ctx context.Context) (*health.Report, error) {
-	return x.measured(app.Report(ctx, x.cl.SeedBrokers()[0]))
+	report, err := app.Report(ctx, x.cl.SeedBrokers()[0])
+	return x.measured(report, x.a.Throttle.Explain(err))
 }
 
 // measured adds the measurements of a report.

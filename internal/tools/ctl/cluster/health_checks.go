@@ -32,8 +32,12 @@ func (c *Checkup) brokers(silent map[int32]error) {
 		c.silent = append(c.silent, b.NodeID)
 		if !c.about(b.NodeID) {
 			problem, remedy := app.Silent(why)
-			c.add("broker", health.Bad, health.OfBroker(b.NodeID),
-				fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %s",
+			severity, silent := health.Bad, "it does not answer"
+			if app.QuotaRemedy(why) != "" { // it works, but lets this client wait
+				severity, silent = health.Warn, "it does not answer in time"
+			}
+			c.add("broker", severity, health.OfBroker(b.NodeID),
+				fmt.Sprintf("%s at the address that it advertises to clients, %s: %s", silent,
 					net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), problem), remedy)
 		}
 	}

@@ -25,7 +25,11 @@ func (x *examination) consumers(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return app.Refused("list groups", app.BrokerError(err), "")
+		remedy := ""
+		if app.NotReady(err) {
+			remedy = "follow the findings about groups, disks and brokers that are missing, and run it again"
+		}
+		return app.RefusedFor("list groups", app.BrokerError(err), "", remedy)
 	}
 	names := listed.Groups()
 	slices.Sort(names)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -234,5 +237,50 @@ func TestAddressesThatClientsCannotDial(t *testing.T) {
 	x.add("brokers", health.Bad, health.OfBroker(3), "it is fenced", "start it")
 	if x.addresses(t.Context()); strings.Contains(found(), "--advertise") {
 		t.Errorf("a broker that is down advertises a wrong address:\n%s", found())
+	}
+}
+
+// An error of a request ends the checks, but the findings that were read are printed, next to one
+// about what was not examined.
+func TestAnErrorOfALaterRequestDropsNoFinding(t *testing.T) {
+	var held app.Throttle
+	held.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Second, true)
+	loading := app.RefusedFor("list groups", kerr.CoordinatorLoadInProgress, "", "follow the findings")
+	for name, c := range map[string]struct {
+		severity health.Severity // of a finding that was read
+		err      error
+		finds    []string
+	}{
+		"a note":    {health.Note, loading, []string{"warn examination it could not be completed: list groups: COORDINATOR_LOAD_IN_PROGRESS"}},
+		"a warning": {health.Warn, loading, []string{"warn examination it could not be completed: list groups: COORDINATOR_LOAD_IN_PROGRESS"}},
+		"bad":       {health.Bad, loading, []string{"bad examination it could not be completed"}},
+		"a quota": {health.Note, held.Explain(fmt.Errorf("describe: %w", os.ErrDeadlineExceeded)),
+			[]string{"a quota lets this client wait, an answer before asked for a pause of 1s: describe", "chronikctl quota explain"}},
+	} {
+		x, found := patient(t)
+		x.Add("clock", c.severity, "clock", "what was read", "a remedy")
+		must.OK(t, x.Ended(t.Context(), c.err))
+		finds(t, name, found(), append(c.finds, "what was read")...)
+		if code := app.ExitCode(x.PrintFindings(x.a)); code != app.ExitUnhealthy {
+			t.Errorf("%s: ends with %d", name, code)
+		}
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	x, _ := patient(t)
+	if err := x.Ended(interrupted, loading); err == nil {
+		t.Error("a command that was interrupted has a result")
+	}
+}
+
+// A quota that holds this client up is not a broker that has to be started.
+func TestABrokerWhoseQuotaHoldsThisClientUp(t *testing.T) {
+	x, found := patient(t)
+	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "a", Port: 9092}}
+	x.a.Throttle.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Second, true)
+	x.brokers(map[int32]error{1: x.a.Throttle.Explain(silentFor(dialTime))})
+	finds(t, "a quota", found(), "warn broker 1 it does not answer in time", "a pause of 1s: no answer within 3s", "chronikctl quota explain")
+	if got := found(); strings.Contains(got, "start it") {
+		t.Errorf("the remedy is a start: %s", got)
 	}
 }
