@@ -63,9 +63,6 @@ type Options struct {
 	// Health returns this broker's own health report, for other brokers, until ctx ends. Nil: they
 	// get none.
 	Health func(ctx context.Context) *health.Report
-	// Changed is called when the metadata show another state of a broker. It must not block. Nil:
-	// nothing is.
-	Changed func()
 	// Fail is called if this process cannot continue. It must not block.
 	Fail func(error)
 	Log  *zap.Logger

@@ -30,9 +30,7 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 	applier.Subscribe("controller", loop.Follow)
 	applier.Subscribe("links", func(_ context.Context, prev, next *metadata.Image, _ *metadata.Delta) error {
 		c.book.follow(next)
-		if c.others.changed(prev, next) && c.o.Changed != nil {
-			c.o.Changed()
-		}
+		c.others.changed(prev, next)
 		return nil
 	})
 	if err := applier.Start(c.ctx, c.store); err != nil {

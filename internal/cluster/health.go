@@ -106,16 +106,14 @@ func (o *others) end(node int32, h *health.Heard) {
 
 // changed removes the reports of brokers that have started, or become active, since they reported:
 // what a former process said, or a starting one, is not true of it. That of a broker which was
-// fenced stays, because it may explain why. It reports whether the state of any broker is another
-// one, which is what findings are about.
-func (o *others) changed(prev, next *metadata.Image) (states bool) {
+// fenced stays, because it may explain why.
+func (o *others) changed(prev, next *metadata.Image) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, b := range next.Brokers() {
 		before, known := prev.Broker(b.ID)
 		was, _ := prev.Liveness(b.ID)
 		is, _ := next.Liveness(b.ID)
-		states = states || !known || is != was
 		if known && before.Epoch == b.Epoch && (is == was || is != metadata.Active) {
 			continue
 		}
@@ -124,7 +122,6 @@ func (o *others) changed(prev, next *metadata.Image) (states bool) {
 			o.asked[b.ID] = false
 		}
 	}
-	return states
 }
 
 // forget removes the reports of brokers that were not heard for a long time.

@@ -117,19 +117,16 @@ func TestAReportEndsWithItsProcess(t *testing.T) {
 		name       string
 		prev, next *metadata.Image
 		keeps      bool
-		states     bool
 	}{
-		{"nothing changed", image(1, metadata.Active), image(1, metadata.Active), true, false},
-		{"it drains", image(1, metadata.Active), image(1, metadata.Draining), true, true},
-		{"it is fenced", image(1, metadata.Active), image(1, metadata.Fenced), true, true},
-		{"it has started", image(1, metadata.Fenced), image(2, metadata.Starting), false, true},
-		{"it is active", image(2, metadata.Starting), image(2, metadata.Active), false, true},
+		{"nothing changed", image(1, metadata.Active), image(1, metadata.Active), true},
+		{"it drains", image(1, metadata.Active), image(1, metadata.Draining), true},
+		{"it is fenced", image(1, metadata.Active), image(1, metadata.Fenced), true},
+		{"it has started", image(1, metadata.Fenced), image(2, metadata.Starting), false},
+		{"it is active", image(2, metadata.Starting), image(2, metadata.Active), false},
 	} {
 		c := askers(t)
 		c.others.heard[3] = *report
-		if states := c.others.changed(x.prev, x.next); states != x.states {
-			t.Errorf("%s: another state: %v", x.name, states)
-		}
+		c.others.changed(x.prev, x.next)
 		if kept := len(c.Reports()) == 1; kept != x.keeps {
 			t.Errorf("%s: the report is kept: %v", x.name, kept)
 		}

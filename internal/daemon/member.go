@@ -67,7 +67,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 		Dir: dir, Conf: r.conf.Cluster, Node: r.conf.NodeID, Rack: r.conf.Rack, Endpoints: endpoints,
 		InternalReplicas: coordinators.InternalReplicas(&r.conf),
 		Secrets:          peers.Secrets, Logs: r.data.Cluster(),
-		Version: b.version, Health: b.health.Recent, Changed: b.health.Wake, Progress: b.waits, Log: b.log,
+		Version: b.version, Health: b.health.Recent, Progress: b.waits, Log: b.log,
 		Fail: func(err error) { b.fail(b.memberError(context.Background(), r, err)) },
 		Adopt: func(nc net.Conn, early []byte, of *network.Adopted) error {
 			if s := r.server.Load(); s != nil {
@@ -318,7 +318,7 @@ func (b *Broker) observeCluster(r *components) error {
 		r.cluster.Elections, r.cluster.ISRChanges = metrics.NewElections(nil), metrics.NewISRChanges(nil) // not shown
 		return metrics.RegisterPartitions(b.reg, r.cluster.View)
 	}
-	r.cluster.Lags = r.replicas.Lags
+	r.cluster.Lags, r.cluster.Changed = r.replicas.Lags, b.health.Expect
 	r.cluster.Member = func(img *metadata.Image, x *view.Cluster) { r.member.streams.Describe(img, b.version, x) }
 	r.cluster.Elections, r.cluster.ISRChanges = metrics.NewElections(b.reg), metrics.NewISRChanges(b.reg)
 	b.health.Add(r.cluster.Facts)

@@ -33,6 +33,9 @@ type Cluster struct {
 	// Elections counts new leader epochs by where the leader comes from, and ISRChanges changes of
 	// the ISRs of partitions that this broker leads, by kind. Only Follow needs them.
 	Elections, ISRChanges *prometheus.CounterVec
+	// Changed is called with the revision of metadata that have a change of brokers, before Image
+	// shows them. It must not block. Nil: nothing is.
+	Changed func(revision int64)
 
 	mu        sync.Mutex
 	stuck     map[string]time.Time // since when partitions wait, by their reason

@@ -17,6 +17,9 @@ func (c *Cluster) Follow(_ context.Context, _, next *metadata.Image, d *metadata
 	if d.Brokers {
 		c.registrations(next)
 	}
+	if c.Changed != nil && (d.Brokers || len(d.Liveness) > 0) {
+		c.Changed(next.Version())
+	}
 	for _, t := range d.Created { // when the broker starts, all topics
 		for i, p := range t.Partitions.All() {
 			c.note(t, i, beforePresent(p))

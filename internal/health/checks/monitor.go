@@ -36,6 +36,8 @@ const (
 	// request waits longer than mostPause for its checks to start.
 	idleShare = 9
 	mostPause = 400 * time.Millisecond
+	// behindPause is the pause before checks that lacked an expected change run again.
+	behindPause = 50 * time.Millisecond
 )
 
 // Source adds the state of a component to the facts. A Monitor calls it every few seconds and on
@@ -73,7 +75,7 @@ type Monitor struct {
 	o      Options
 	asks   chan chan struct{} // unbuffered: channels of callers, with capacity 1, that the next checks answer
 	speak  chan chan struct{} // the same of Speak: the checks run at once
-	woken  chan struct{}      // capacity 1: Wake was called
+	woken  chan struct{}      // capacity 1: Expect was called
 	quit   chan struct{}      // closed by Stop
 	done   sync.WaitGroup
 	ended  chan struct{} // closed when done is zero
@@ -91,6 +93,7 @@ type Monitor struct {
 	sources  []Source
 	slowly   []SlowSource
 	found    found
+	expected int64     // the revision of the metadata that the checks must have; of Expect
 	slowAt   time.Time // of the slow facts
 	ready    bool      // the last argument of Options.Ready
 	others   func() []health.Heard
@@ -111,6 +114,8 @@ type found struct {
 	brokers []int32
 	// apart is the cause if other brokers refuse this one; empty if they do not.
 	apart string
+	// revision is that of the metadata in the facts, 0 for none.
+	revision int64
 }
 
 // Start returns the Monitor of a broker that is starting. The checks run at once and then every few
@@ -226,13 +231,25 @@ func (m *Monitor) Report(ctx context.Context) *health.Report {
 	return m.Last()
 }
 
-// Wake makes the checks run soon, because something has changed that they examine. It does not
-// block. Without it, a report would have it up to 2 s after a client has seen it.
-func (m *Monitor) Wake() {
+// Expect makes the checks run soon, because brokers change in the metadata, which have a revision
+// then. It does not block. It is called before clients are shown the change. Until the checks have
+// it, a report has a finding about that: clients are no longer shown a broker that is fenced, and no
+// finding is about it yet.
+func (m *Monitor) Expect(revision int64) {
+	m.mu.Lock()
+	m.expected = max(m.expected, revision)
+	m.mu.Unlock()
 	select {
 	case m.woken <- struct{}{}:
 	default: // they will
 	}
+}
+
+// behind reports whether the checks lack what Expect has announced.
+func (m *Monitor) behind() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.found.revision < m.expected
 }
 
 // Speak waits for the slow facts, starts to log findings, and runs the checks. Until then nothing
@@ -277,7 +294,14 @@ func (m *Monitor) Stop(ctx context.Context) {
 
 // Last returns the report without waiting: that of Own, and what the other brokers report.
 func (m *Monitor) Last() *health.Report {
+	behind := m.behind()
 	r := m.Own()
+	if behind {
+		r.Findings = append(r.Findings, health.Finding{Broker: health.NoBroker, Check: health.CheckBrokers, Severity: health.Warn,
+			Subject: "brokers", Since: r.At,
+			Problem: "the state of a broker has just changed, and the checks do not have it yet",
+			Remedy:  "ask again: the next report has it within a second"})
+	}
 	m.mu.Lock()
 	others, known := m.others, m.found.brokers
 	m.mu.Unlock()
@@ -488,7 +512,9 @@ func (m *Monitor) run() {
 		for _, answer := range waiting {
 			answer <- struct{}{}
 		}
-		waiting, due = nil, nil
+		if waiting, due = nil, nil; m.behind() { // the metadata were not applied yet
+			due = time.After(max(idleShare*m.took, behindPause))
+		}
 	}
 }
 
@@ -509,11 +535,19 @@ func (m *Monitor) examine() {
 		findings[i].Since = logged[i].Since
 	}
 	m.mu.Lock()
-	m.found = found{f.Now, findings, examined, brokers, f.apart(m.o.Broker)}
+	m.found = found{f.Now, findings, examined, brokers, f.apart(m.o.Broker), f.revision()}
 	m.mu.Unlock()
 	m.Own() // notifies Options.Ready
 	m.rested = time.Now()
 	m.took = m.rested.Sub(f.Now)
+}
+
+// revision returns that of the metadata in the facts, 0 for none.
+func (f *Facts) revision() int64 {
+	if f.Cluster == nil {
+		return 0
+	}
+	return f.Cluster.Revision
 }
 
 // inOrder returns a copy of this broker's findings with the order of remedies that stop brokers.

@@ -137,12 +137,50 @@ func TestAChangeIsExaminedSoon(t *testing.T) {
 		m, set, _ := monitored(t)
 		m.Report(t.Context())
 		set(Facts{Files: Files{Limit: 100, Open: 85}})
-		m.Wake()
-		m.Wake()
+		m.Expect(0)
+		m.Expect(0)
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		if got := m.Last().Findings; len(got) != 1 {
 			t.Errorf("%d findings, want 1", len(got))
+		}
+	})
+}
+
+// Clients are not shown a broker that is fenced, from a moment on in which no check has seen that.
+// A report of that moment is not a healthy one, and the next one has the finding, also if the
+// metadata are applied only after the announcement.
+func TestNoReportIsHealthyBeforeTheChecksHaveAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, _ := monitored(t)
+		at := func(revision int64, state string) Facts {
+			return Facts{Serving: true, Cluster: &view.Cluster{Self: 1, Revision: revision, Brokers: []view.Broker{{ID: 2, State: state}}}}
+		}
+		has := func(text string) bool {
+			return slices.ContainsFunc(m.Last().Findings, func(f health.Finding) bool { return strings.Contains(f.Problem, text) })
+		}
+		const behind, fenced = "the checks do not have it yet", "it is fenced"
+		set(at(7, "active"))
+		m.Expect(7)
+		time.Sleep(mostPause)
+		synctest.Wait()
+		if has(behind) || has(fenced) {
+			t.Fatalf("before: %+v", m.Last().Findings)
+		}
+		m.Expect(8)
+		if !has(behind) {
+			t.Errorf("announced: %+v", m.Last().Findings)
+		}
+		time.Sleep(mostPause)
+		synctest.Wait()
+		if !has(behind) { // the checks ran over the former metadata
+			t.Errorf("not applied: %+v", m.Last().Findings)
+		}
+		set(at(8, "fenced"))
+		time.Sleep(behindPause)
+		synctest.Wait()
+		if has(behind) || !has(fenced) {
+			t.Errorf("applied: %+v", m.Last().Findings)
 		}
 	})
 }
