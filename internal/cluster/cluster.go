@@ -89,6 +89,7 @@ type Cluster struct {
 	subjects  [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
 	snapshots atomic.Pointer[SnapshotService]                     // since ServeSnapshots
 	watched   atomic.Pointer[Watched]
+	noteStale atomic.Pointer[func(int32, metadata.ID, []metadata.Endpoint)] // since OnStale
 	// votersWait is nil if the voters are those of cluster.seeds, or another node leads.
 	votersWait atomic.Pointer[votersWait]
 	others     others

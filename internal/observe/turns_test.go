@@ -59,6 +59,46 @@ func TestProcessesThatRegisterByTurns(t *testing.T) {
 	}
 }
 
+// A process that another one has replaced may not learn of that, and asks in vain to register. That
+// both live is known then, too. A process that starts is refused until it knows of the one before.
+func TestAProcessThatIsRefusedAgainAndAgainLives(t *testing.T) {
+	c := &Cluster{}
+	listener := func(host string) []metadata.Endpoint { return []metadata.Endpoint{{Host: host, Port: 9092}} }
+	var img *metadata.Image
+	register := func(process byte, host string) {
+		t.Helper()
+		b := metadata.Broker{Incarnation: metadata.ID{process}, Listeners: listener(host)}
+		var err error
+		img, err = metadata.Load([]metadata.KV{{Key: metadata.BrokerKey(2), Value: b.Encode(), ModRevision: 1}}, 1)
+		must.OK(t, err)
+		c.registrations(img)
+	}
+	turns := func(at time.Time) []view.Turns {
+		var x view.Cluster
+		c.turns(img, &x, at)
+		return x.Turns
+	}
+	c.Stale(2, metadata.ID{1}, listener("a")) // of a broker that is not registered
+	register(1, "a")
+	register(2, "b")
+	for range 3 {
+		c.Stale(2, metadata.ID{3}, listener("c"))
+		c.Stale(2, metadata.ID{2}, listener("b"))
+	}
+	c.Stale(2, metadata.ID{1}, listener("a"))
+	if got := turns(time.Now()); len(got) > 0 {
+		t.Fatalf("processes that start, and a request that was under way: %+v", got)
+	}
+	c.Stale(2, metadata.ID{1}, listener("a"))
+	got := turns(time.Now())
+	if len(got) != 1 || got[0].Broker != 2 || got[0].Addresses != [2]string{"b:9092", "a:9092"} {
+		t.Fatalf("refused again: %+v", got)
+	}
+	if got = turns(time.Now().Add(turnsFor)); len(got) > 0 {
+		t.Errorf("later: %+v", got)
+	}
+}
+
 // The checks have to know of each change of brokers that clients are shown.
 func TestChangesOfBrokersAreAnnounced(t *testing.T) {
 	var got []int64

@@ -157,7 +157,8 @@ type Leaderless struct {
 }
 
 // Turns are two processes that register as one broker by turns: a process that another one had
-// replaced has registered again. One that restarts does not, because each process is a new one.
+// replaced has registered again, or asks for that and is refused. One that restarts does not,
+// because each process is a new one.
 type Turns struct {
 	Broker int32
 	At     time.Time

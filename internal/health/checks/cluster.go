@@ -481,11 +481,11 @@ func turns(t *view.Turns) health.Finding {
 		where = fmt.Sprintf("both advertise %s; the last registration was at %s", t.Addresses[0], t.At.UTC().Format(time.RFC3339))
 	}
 	return health.Finding{Severity: health.Warn, Subject: "processes of " + health.BrokerSubject(t.Broker),
-		Problem: fmt.Sprintf("two processes have registered by turns with node.id=%d: %s; each ended what the other one led, and a process "+
+		Problem: fmt.Sprintf("two processes register by turns with node.id=%d: %s; each ends what the other one leads, and a process "+
 			"to which this happens again ends", t.Broker, where),
 		Works: "the brokers with other numbers",
 		Remedy: fmt.Sprintf("end the process that runs on a copy of a machine or of a data directory, and start the right one if it has ended; "+
-			"give each broker its own node.id and an empty data directory; the finding ends 10 minutes after the last registration (%s)", clusterPage)}
+			"give each broker its own node.id and an empty data directory; the finding ends 10 minutes after the last attempt to register (%s)", clusterPage)}
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.
