@@ -233,7 +233,7 @@ func (m *Monitor) Report(ctx context.Context) *health.Report {
 
 // Expect makes the checks run soon, because brokers change in the metadata, which have a revision
 // then. It does not block. It is called before clients are shown the change. Until the checks have
-// it, a report has a finding about that: clients are no longer shown a broker that is fenced, and no
+// it, a report has a finding about that: clients are not shown a broker that is fenced, and no
 // finding is about it yet.
 func (m *Monitor) Expect(revision int64) {
 	m.mu.Lock()

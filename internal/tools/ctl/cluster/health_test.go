@@ -279,7 +279,8 @@ func TestABrokerWhoseQuotaHoldsThisClientUp(t *testing.T) {
 	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "a", Port: 9092}}
 	x.a.Throttle.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Second, true)
 	x.brokers(map[int32]error{1: x.a.Throttle.Explain(silentFor(dialTime))})
-	finds(t, "a quota", found(), "warn broker 1 it does not answer in time", "a pause of 1s: no answer within 3s", "chronikctl quota explain")
+	finds(t, "a quota", found(), "warn broker 1 it does not answer in time", "a pause of 1s: no answer within 3s",
+		"chronikctl quota explain")
 	if got := found(); strings.Contains(got, "start it") {
 		t.Errorf("the remedy is a start: %s", got)
 	}
