@@ -173,7 +173,6 @@ type peer struct {
 	mu       sync.Mutex // guards the following fields
 	logs     map[metadata.TopicPartition]*log
 	offline  map[metadata.TopicPartition]bool
-	damaged  map[metadata.TopicPartition]bool // which only an upload finds
 	frozen   replica.FreezeID
 	job      *writer.Job
 	result   []format.Partition
@@ -302,10 +301,6 @@ func (p *peer) upload(ctx context.Context, job *writer.Job) (list []format.Parti
 	pack, slots := &format.Pack{}, []int(nil)
 	for _, c := range job.Cuts {
 		l, id := p.logs[c.TopicPartition], format.ID{Topic: c.Topic, Partition: c.Partition}
-		if p.damaged[c.TopicPartition] {
-			list = append(list, format.Partition{ID: id, State: format.Offline, Epoch: c.Epoch, Start: c.End, End: c.End})
-			continue
-		}
 		q := former[id]
 		if q.State == format.Offline {
 			q = format.Partition{}
@@ -448,7 +443,7 @@ func newWorldIn(t *testing.T, store *faultstore.Store, change func(*configdef.Ar
 	put(metadata.ClusterKey, metadata.NewCluster(metadata.FormatID(cluster), [16]byte{3}).Encode())
 	for id := int32(1); id <= 2; id++ {
 		w.peers[id] = &peer{w: w, id: id, page: 2, pieces: 4, logs: map[metadata.TopicPartition]*log{},
-			offline: map[metadata.TopicPartition]bool{}, damaged: map[metadata.TopicPartition]bool{}}
+			offline: map[metadata.TopicPartition]bool{}}
 		put(metadata.BrokerKey(id), metadata.Broker{Incarnation: metadata.ID{byte(id)}, Member: uint64(id)}.Encode())
 		put(metadata.LivenessKey(id), metadata.BrokerState{Liveness: metadata.Active}.Encode())
 	}
@@ -500,13 +495,6 @@ func (w *world) partition(tp metadata.TopicPartition, leader int32) {
 		return
 	}
 	w.peers[leader].change(func(p *peer) { p.logs[tp] = l })
-}
-
-// damage lets the upload of a partition find that its log is damaged.
-func (w *world) damage(tp metadata.TopicPartition) {
-	for _, p := range w.peers {
-		p.change(func(p *peer) { p.damaged[tp] = true })
-	}
 }
 
 func (w *world) now() time.Time {

@@ -83,13 +83,7 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 	if err != nil {
 		return nil, err
 	}
-	var lacks []format.ID
-	for i := range at.Logs {
-		if l := &at.Logs[i]; l.Offline {
-			lacks = append(lacks, format.ID{Topic: l.Topic, Partition: l.Partition})
-		}
-	}
-	if err := readable(at.Image, lacks, allowOffline); err != nil { // before everything is uploaded
+	if err := x.readable(at, allowOffline); err != nil {
 		return nil, err
 	}
 	if x.base != nil && at.Image.Suspect(x.base) {
@@ -100,15 +94,6 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 	index := &format.Index{Cluster: id, Number: at.Image.Version(), Time: x.time(img), Release: s.opt.Release, Keys: x.keys}
 	s.running(index.Number, index.Time)
 	if index.Partitions, err = x.upload(at, index); err != nil {
-		return nil, err
-	}
-	lacks = nil
-	for i := range index.Partitions { // also those that the brokers found damaged or offline since
-		if p := &index.Partitions[i]; p.State == format.Offline {
-			lacks = append(lacks, p.ID)
-		}
-	}
-	if err := readable(at.Image, lacks, allowOffline); err != nil {
 		return nil, err
 	}
 	return x.complete(index, collection)
@@ -217,12 +202,13 @@ func stored(kvs []metadata.KV) (list []format.Key, err error) {
 	return list, nil
 }
 
-// readable returns an *OfflineError unless a snapshot may lack those partitions.
-func readable(img *metadata.Image, lacks []format.ID, allow bool) error {
+// readable returns an *OfflineError unless the snapshot may lack the partitions that it would.
+func (x *taking) readable(at *cut.Cluster, allow bool) error {
 	var lacking OfflineError
-	for _, id := range lacks {
-		if t := img.TopicByID(id.Topic); t != nil {
-			lacking.Partitions = append(lacking.Partitions, fmt.Sprintf("%s-%d", t.Name, id.Partition))
+	for i := range at.Logs {
+		l := &at.Logs[i]
+		if t := at.Image.TopicByID(l.Topic); l.Offline && t != nil {
+			lacking.Partitions = append(lacking.Partitions, fmt.Sprintf("%s-%d", t.Name, l.Partition))
 			lacking.Internal = lacking.Internal || t.Internal
 		}
 	}
