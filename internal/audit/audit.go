@@ -117,7 +117,8 @@ var beyond = [numClasses]string{"refusals and failed logins beyond the bounds", 
 type Sink interface {
 	// Write takes one line, which ends with "\n", completely or not at all.
 	Write(line []byte) error
-	// Flush makes what was written durable, as far as the sink can.
+	// Flush makes what was written durable, as far as the sink can. After an error, what was
+	// written since the last Flush without one counts as lost, also if a later Flush has none.
 	Flush() error
 	Close() error
 }
@@ -193,6 +194,8 @@ type classCount struct {
 type sinkState struct {
 	// The last write or flush failed, and lines are written that were not flushed.
 	unwritten, unflushed, dirty bool
+	// Lines since the last flush without an error, and those that the lost lines among them name.
+	pending, named int64
 }
 
 // line is an event that stands for n.

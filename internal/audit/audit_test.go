@@ -260,21 +260,27 @@ func TestLostLinesAreNamedWithoutAnotherEvent(t *testing.T) {
 	}
 }
 
-// unsynced is a sink whose lines do not become durable for some time.
+// unsynced is a sink that forgets lines which do not become durable, for some time.
 type unsynced struct {
 	memory
 	broken atomic.Bool
+	synced int // lines
 }
 
 func (u *unsynced) Flush() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if u.broken.Load() {
+		u.lines = u.lines[:u.synced]
 		return errors.New("input/output error")
 	}
+	u.synced = len(u.lines)
 	return nil
 }
 
 // A disk that takes lines and does not make them durable is reported once, however many lines come
-// meanwhile, and once when it works again: also if no line comes then.
+// meanwhile, and once when it works again: also if no line comes then. The lines are lost, and a
+// line says how many.
 func TestADiskThatDoesNotSync(t *testing.T) {
 	u := &unsynced{}
 	var reports []error
@@ -286,14 +292,17 @@ func TestADiskThatDoesNotSync(t *testing.T) {
 			time.Sleep(flushEvery)
 			synctest.Wait()
 		}
-		if s := l.Stats(); s.Err == nil || s.Dropped != 0 || len(reports) != 1 {
+		if s := l.Stats(); s.Err == nil || s.Dropped != 5 || len(reports) != 1 {
 			t.Errorf("stats %+v, reports %v", s, reports)
 		}
 		u.broken.Store(false)
 		time.Sleep(flushEvery)
 		synctest.Wait()
-		if s := l.Stats(); s.Err != nil {
+		if s := l.Stats(); s.Err != nil || s.Dropped != 5 {
 			t.Errorf("stats %+v", s)
+		}
+		if all := u.events(t); len(all) != 1 || all[0]["ev"] != "lost" || all[0]["n"] != 5.0 {
+			t.Errorf("lines %v", all)
 		}
 		if err := l.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -479,6 +488,74 @@ func TestFile(t *testing.T) {
 		if text, err := os.ReadFile(i); err != nil || !strings.HasPrefix(string(text), n) {
 			t.Errorf("%s begins with %.9q, not %q: %v", i, text, n, err)
 		}
+	}
+}
+
+// unreliable is a file whose syncs fail for some time, and whose blocks have zeros then.
+type unreliable struct {
+	*os.File
+	broken bool
+	synced int64
+}
+
+func (u *unreliable) Sync() error {
+	is, err := u.Stat()
+	if err != nil || !u.broken {
+		u.synced = is.Size()
+		return err
+	}
+	_, err = u.WriteAt(make([]byte, is.Size()-u.synced), u.synced)
+	return errors.Join(errors.New("input/output error"), err)
+}
+
+// What a failed sync leaves is no line, whether Flush calls it, a rotation, or a file that another
+// program has moved; and Flush reports it once.
+func TestFileThatIsNotSynced(t *testing.T) {
+	for name, by := range map[string]func(t *testing.T, x *File) error{
+		"a flush": func(_ *testing.T, x *File) error { return x.Flush() },
+		"a rotation": func(t *testing.T, x *File) error {
+			x.max = x.size
+			if err := x.Write([]byte("c\n")); err == nil {
+				t.Error("a line went to the next file")
+			}
+			return x.Flush()
+		},
+		"a moved file": func(t *testing.T, x *File) error {
+			must.OK(t, os.Rename(x.name, x.name+".moved"))
+			if err := x.Write([]byte("c\n")); err == nil {
+				t.Error("a line went to the next file")
+			}
+			return x.Flush()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, err := OpenFile(filepath.Join(t.TempDir(), "audit.log"))
+			must.OK(t, err)
+			u := &unreliable{File: x.f.(*os.File)}
+			x.f = u
+			must.OK(t, x.Write([]byte("a\n")))
+			must.OK(t, x.Flush())
+			must.OK(t, x.Write([]byte("bbbb\n")))
+			u.broken = true
+			if err := by(t, x); err == nil {
+				t.Fatal("no error")
+			}
+			u.broken, x.max = false, fileBytes
+			must.OK(t, x.Write([]byte("d\n")))
+			must.OK(t, x.Flush())
+			must.OK(t, x.Close())
+			var text []byte
+			for _, file := range []string{x.name + ".moved", x.name} {
+				b, err := os.ReadFile(file)
+				if err != nil && !os.IsNotExist(err) {
+					t.Error(err)
+				}
+				text = append(text, b...)
+			}
+			if string(text) != "a\nd\n" {
+				t.Errorf("%q", text)
+			}
+		})
 	}
 }
 

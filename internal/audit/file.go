@@ -1,9 +1,13 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Sizes of the files of a File.
@@ -15,11 +19,25 @@ const (
 // File is a Sink that writes to a file which only the broker's user may read. A file that has
 // reached 64 MiB is renamed to NAME.1, the one before to NAME.2 and so on; there are at most 8. If
 // another program renames, removes or cuts the file, the next line is the first of a new one.
+//
+// A failed sync is never followed by one that could hide it: what was not synced is cut off, so
+// that the next sync is about new writes only.
 type File struct {
-	name string
-	f    *os.File
-	size int64
-	max  int64
+	name   string
+	f      lines
+	size   int64
+	synced int64 // up to where the file is durable
+	max    int64
+	failed error // of a sync, which the next Flush returns; no line is written until then
+}
+
+// lines is the part of os.File that a File uses.
+type lines interface {
+	io.WriterAt
+	io.Closer
+	Stat() (os.FileInfo, error)
+	Truncate(size int64) error
+	Sync() error
 }
 
 // OpenFile opens a file, which is made if it is missing, and continues at its end. Its permissions
@@ -47,7 +65,11 @@ func (x *File) open() error {
 		_ = f.Close()
 		return err
 	}
-	x.f, x.size = f, info.Size()
+	if err := vfs.OS().SyncDir(filepath.Dir(x.name)); err != nil {
+		_ = f.Close()
+		return err
+	}
+	x.f, x.size, x.synced = f, info.Size(), info.Size()
 	if last[0] != '\n' { // a crash has cut the last line
 		return x.Write([]byte{'\n'})
 	}
@@ -74,38 +96,53 @@ func create(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Write implements Sink. What a failed write left of a line is overwritten by the next.
+// Write implements Sink. What a failed write or sync has left of lines is cut off before the next.
 func (x *File) Write(line []byte) error {
+	if x.failed != nil {
+		return x.failed
+	}
 	if err := x.follow(); err != nil {
 		return err
 	}
 	if x.size > 0 && x.size+int64(len(line)) > x.max {
+		if x.failed = x.sync(); x.failed != nil {
+			return x.failed
+		}
 		if err := x.rotate(); err != nil {
 			return err
 		}
 	}
 	if _, err := x.f.WriteAt(line, x.size); err != nil {
-		_ = x.f.Truncate(x.size)
 		return err
 	}
 	x.size += int64(len(line))
 	return nil
 }
 
-// follow begins a new file if the present one has another name now or none, as after logrotate: its
-// lines might never be read. In a file that was cut it continues at the end.
+// follow cuts off what is not a line. It begins a new file if the present one has another name now
+// or none, as after logrotate: its lines might never be read. In a file that was cut it continues
+// at the end.
 func (x *File) follow() error {
 	is, err := x.f.Stat()
 	if err != nil {
 		return err
 	}
 	x.size = min(x.size, is.Size())
+	x.synced = min(x.synced, x.size)
+	if x.size < is.Size() {
+		if err := x.f.Truncate(x.size); err != nil {
+			return err
+		}
+	}
 	named, err := os.Stat(x.name)
 	switch {
 	case err == nil && os.SameFile(is, named):
 		return nil
 	case err != nil && !os.IsNotExist(err):
 		return err
+	}
+	if x.failed = x.sync(); x.failed != nil {
+		return x.failed
 	}
 	moved := x.f
 	if err := x.open(); err != nil {
@@ -132,12 +169,31 @@ func (x *File) rotate() error {
 		}
 	}
 	full := x.f
-	x.f, x.size = fresh, 0
-	return full.Close()
+	x.f, x.size, x.synced = fresh, 0, 0
+	return errors.Join(full.Close(), vfs.OS().SyncDir(filepath.Dir(x.name)))
+}
+
+// sync makes the lines durable. If it fails, those since the last sync are gone: the kernel may
+// have dropped them, and another sync would not say so.
+func (x *File) sync() error {
+	err := x.f.Sync()
+	if err == nil {
+		x.synced = x.size
+		return nil
+	}
+	x.size = x.synced
+	return err
 }
 
 // Flush implements Sink: the lines survive a power failure.
-func (x *File) Flush() error { return x.f.Sync() }
+func (x *File) Flush() error {
+	err := x.failed
+	if err == nil {
+		err = x.sync()
+	}
+	x.failed = nil
+	return err
+}
 
 // Close implements Sink.
 func (x *File) Close() error { return x.f.Close() }

@@ -39,22 +39,39 @@ func (l *Log) finish() {
 	l.flush()
 }
 
-// flush flushes the sinks that have lines.
+// flush flushes the sinks that have lines. Classes may share a sink, whose error concerns the lines
+// of all of them: no later call says that it was theirs.
 func (l *Log) flush() {
+	var done [numClasses]bool
 	for of := range numClasses {
-		s := &l.sinks[of]
-		if !s.dirty {
+		if done[of] || !l.sinks[of].dirty {
 			continue
 		}
-		err := l.opt.Sink.of(of).Flush()
-		s.unflushed = err != nil
-		if err != nil {
-			l.failed(err, of, 0)
-			continue
+		sink := l.opt.Sink.of(of)
+		err := sink.Flush()
+		for other := of; other < numClasses; other++ {
+			if l.sinks[other].dirty && l.opt.Sink.of(other) == sink {
+				l.flushed(other, err)
+				done[other] = true
+			}
 		}
+	}
+}
+
+// flushed notes the result of a flush for the lines of a class.
+func (l *Log) flushed(of class, err error) {
+	s := &l.sinks[of]
+	pending, named := s.pending, s.named
+	s.pending, s.named, s.unflushed = 0, 0, err != nil
+	if err == nil {
 		s.dirty = false
 		l.works()
+		return
 	}
+	l.failed(err, of, pending)
+	l.mu.Lock()
+	l.classes[of].dropped += named
+	l.mu.Unlock()
 }
 
 func (l *Log) drain() {
@@ -137,6 +154,8 @@ func (l *Log) putLost(of class) error {
 	}
 	err := l.writeLine(line{Event{Kind: lost, Why: "lines that could not be written"}, time.Now(), dropped, of})
 	if err == nil {
+		s := &l.sinks[of]
+		s.pending, s.named = s.pending-1, s.named+dropped
 		l.mu.Lock()
 		l.classes[of].dropped -= dropped
 		l.mu.Unlock()
@@ -153,6 +172,7 @@ func (l *Log) writeLine(x line) error {
 		return err
 	}
 	s.dirty = true
+	s.pending++
 	l.mu.Lock()
 	l.stats.Written++
 	l.mu.Unlock()

@@ -134,7 +134,7 @@ type Handler struct {
 	parked     *bufpool.Budget               // of requests that wait
 	wide       *bufpool.Budget               // of large requests that parked has no memory for, until they are answered
 	produces   sync.Pool                     // of *produceOp
-	inspecting chan struct{}                 // holds an element while an operator's request reads records, mostInspections at most
+	inspecting chan struct{}                 // an element for each operator's request that reads records; of mostInspections, never closed
 	large      *share.Places                 // of large requests
 	batches    *share.Places                 // of batches that are inflated or compressed
 

@@ -16,7 +16,7 @@ import (
 type caller struct {
 	queue []Call
 	busy  bool            // the first call of the queue is in its first slice, possibly for an earlier incarnation
-	slow  chan struct{}   // the slow lane: the call that computes there holds its one element
+	slow  chan struct{}   // the slow lane: the call that computes there holds its one element; never closed
 	ctx   context.Context // of the machine's incarnation; nil before its first call
 	stop  context.CancelFunc
 }

@@ -97,7 +97,8 @@ func (b *Batch) AddPusher(p Pusher) {
 func (b *Batch) Empty() bool { return len(b.commits)+len(b.pushes)+len(b.syncs) == 0 }
 
 // Run commits, pushes and syncs on this goroutine, in this order. At most one Syncer writes here,
-// after all others were woken, so that no journal waits for the disk of another one.
+// after all others were woken, so that no journal waits for the disk of another one. It may wake
+// its writer instead, so that nothing need be durable when Run returns.
 func (b *Batch) Run() { b.run(Syncer.WriteGroup) }
 
 // HandOff commits and pushes on this goroutine and leaves the syncs to others. It does not block.

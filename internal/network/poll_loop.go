@@ -53,8 +53,8 @@ func (p *poller) startLoop() {
 }
 
 // run is the goroutine of a pollLoop. It ends when it was replaced or the set is closed. If the set
-// fails, the connections' own goroutines read them from then on. The appends of a pass are durable
-// when the pass has committed, not before.
+// fails, the connections' own goroutines read them from then on. That a pass has committed its
+// appends does not make them durable: see commit.
 func (p *poller) run(s *pollLoop) {
 	polls.Set()
 	for {

@@ -122,7 +122,7 @@ func Take(ctx context.Context, id replica.FreezeID, image *metadata.Image, broke
 	return judge(image, marked, reports)
 }
 
-// all calls every broker at the same time, and returns their answers or the first error.
+// all calls every broker at the same time, and returns their answers or their errors.
 func all[T any](brokers []Participant, call func(Participant) (T, error)) ([]T, error) {
 	answers, errs := make([]T, len(brokers)), make([]error, len(brokers))
 	done := make(chan struct{}, len(brokers))

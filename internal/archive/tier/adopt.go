@@ -122,7 +122,7 @@ func (s *step) candidate(m *format.Manifest, at objects.Nonce, ends storage.Ends
 	if err != nil {
 		return nil, err
 	}
-	has, err := s.present(parts, ends.LogStart)
+	has, err := s.present(parts, 0) // all: another list may be whole
 	if err != nil {
 		return nil, err
 	}

@@ -253,9 +253,10 @@ func (f *Facts) leaderlessOn(broker int32, x *health.Finding) {
 		x.Severity, x.Works = health.Bad, "the other partitions can be written and read"
 		x.Problem += fmt.Sprintf("; %s cannot be written or read, because only it may have all of their acknowledged records",
 			partitionsText(&l.Partitions))
-		if f.linkRemedy(broker) == "" {
-			x.Remedy = fmt.Sprintf("start broker %d with the data directories that it had, or repair its network", broker) + orUnclean(l) +
-				" (" + clusterPage + ")"
+		x.Remedy = fmt.Sprintf("start broker %d with the data directories that it had, or repair its network", broker) + orUnclean(l) +
+			" (" + clusterPage + ")"
+		if link := f.linkRemedy(broker); link != "" {
+			x.Remedy = link + "; then " + x.Remedy
 		}
 	}
 }

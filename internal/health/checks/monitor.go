@@ -513,7 +513,7 @@ func (m *Monitor) run() {
 			answer <- struct{}{}
 		}
 		if waiting, due = nil, nil; m.behind() { // the metadata were not applied yet
-			due = time.After(max(idleShare*m.took, behindPause))
+			due = time.After(min(max(idleShare*m.took, behindPause), mostPause))
 		}
 	}
 }

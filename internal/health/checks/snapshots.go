@@ -68,7 +68,7 @@ func checkSnapshots(f *Facts, n *notes) {
 	late := max(missedSnapshots*interval, missedLeast)
 	failing := late
 	uploads := s.Running != nil && s.Running.Number > 0 // the store has answered, and the cut is taken
-	fails := s.Failures > 0 && !uploads
+	fails := s.Failures > 1 || s.Failures == 1 && !uploads
 	if fails {
 		failing = min(late, interval+missedLeast)
 	}

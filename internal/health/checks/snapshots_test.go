@@ -23,6 +23,8 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 	failed := view.Snapshots{Failures: 2, LastError: "bucket is full"}
 	retries, uploads := failed, failed
 	retries.Running, uploads.Running = &view.RunningSnapshot{}, &view.RunningSnapshot{Number: 8}
+	again := uploads
+	uploads.Failures = 1
 	unasked := func(since time.Duration) Facts {
 		x := facts(0, view.Snapshots{}, nil)
 		x.Snapshots.Unasked = now.Add(-since)
@@ -64,6 +66,8 @@ func TestSnapshotsThatAreMissed(t *testing.T) {
 			[]string{"note snapshots: the last attempt to take a snapshot failed: bucket is full"}},
 		{"uploads the first one", facts(0, uploads, nil),
 			[]string{"note snapshots: the last attempt to take a snapshot failed: bucket is full"}},
+		{"failed twice, and uploads again", facts(0, again, nil),
+			[]string{"warn snapshots: there is no snapshot, and none can be taken: bucket is full"}},
 		{"uploads for too long", facts(3*time.Hour, uploads, &view.Snapshot{}),
 			[]string{"warn snapshots: the newest snapshot is of 2026-01-02T00:04:05Z, and one is to be taken every 1h0m0s; " +
 				"the last attempt failed: bucket is full"}},

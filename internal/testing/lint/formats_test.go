@@ -20,7 +20,7 @@ var encodes = regexp.MustCompile(`\b(binary\.(Append\w+|\w+Endian\.(Put|Append)\
 
 // toolWrites matches code of the command lines that writes a text which a program may read again.
 // Their other texts are for people.
-var toolWrites = regexp.MustCompile(`(?m)^func (\([^)]*\) )?Write\w*\(\w+ io\.Writer`)
+var toolWrites = regexp.MustCompile(`(?m)^func (\([^)]*\) )?(Write\w*\(\w+ io\.Writer|Encode\w*\()`)
 
 // noFormats are packages that encode, and whose bytes no file and no other program has, or that
 // encode for another package.

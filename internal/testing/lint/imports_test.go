@@ -168,7 +168,7 @@ func securityRules() map[string]importRule {
 			never:   noProtocol,
 			because: "quotas are data and balances are pure, with the time given; the broker joins them with sessions"},
 		"internal/security/secret": {never: noProtocol, because: leafReason},
-		"internal/audit": {may: []string{"internal/security/origin"},
+		"internal/audit": {may: []string{"internal/security/origin", "internal/vfs"},
 			never:   []string{unixPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg},
 			because: "a leaf: it counts and writes events, and does not know where they come from"},
 		"internal/audit/changes": {may: []string{"internal/metadata", "internal/security/acl", "internal/audit"},

@@ -62,6 +62,7 @@ var neverKept = map[string]string{
 	"table of contents of a repair's backup":      "no program reads it",
 	"audit log":                                   "no program of this tree reads it",
 	"chronikctl's contexts":                       "no broker has the file",
+	"records as lines of JSON":                    "no broker has the file",
 	"offsets of groups (CSV)":                     "no broker has the file",
 }
 

@@ -37,7 +37,7 @@ type Schedule struct {
 
 // Bind adds the flags of the rounds, with n rounds by default.
 func (s *Schedule) Bind(f *pflag.FlagSet, n int) {
-	f.IntVar(&s.Rounds, "rounds", n, "number of rounds")
+	f.IntVar(&s.Rounds, "rounds", n, fmt.Sprintf("number of rounds, 1 to %d", maxRounds))
 	f.IntVar(&s.Discard, "discard", 0, "rounds before them that are not counted, to warm up the brokers")
 	f.DurationVar(&s.Pause, "pause", 0, "time between two runs")
 	f.BoolVar(&s.Sync, "sync", true, "before each run, let the disks of this machine write all of the page cache")

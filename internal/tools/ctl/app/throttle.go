@@ -3,37 +3,40 @@ package app
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Throttle is what the quotas of brokers did to a command. It is a hook of its clients.
+// Throttle is what the quotas of brokers do to a command. It is a hook of its clients.
 type Throttle struct {
-	longest atomic.Int64 // the longest wait that an answer asked for
+	mu    sync.Mutex
+	pause time.Duration // of the pauses that answers asked for, the one that ends last
+	until time.Time
 }
 
 var _ kgo.HookBrokerThrottle = (*Throttle)(nil)
 
 // OnBrokerThrottle implements kgo.HookBrokerThrottle.
 func (t *Throttle) OnBrokerThrottle(_ kgo.BrokerMetadata, wait time.Duration, _ bool) {
-	for {
-		known := t.longest.Load()
-		if int64(wait) <= known || t.longest.CompareAndSwap(known, int64(wait)) {
-			return
-		}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if until := time.Now().Add(wait); until.After(t.until) {
+		t.pause, t.until = wait, until
 	}
 }
 
-// Explain returns err with the quota as its cause if the answer did not come in time, and one
-// before had asked the client to wait. The broker reads no request until its client's turn comes.
+// Explain returns err with the quota as its cause if an answer did not come in time, and one before
+// had asked for a pause that has not ended yet. Until then a broker reads no request of the client,
+// on none of its connections.
 func (t *Throttle) Explain(err error) error {
-	wait := time.Duration(t.longest.Load())
-	if err == nil || wait == 0 || !unanswered(err) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil || !unanswered(err) || !time.Now().Before(t.until) {
 		return err
 	}
-	return &throttled{err, wait}
+	return &throttled{err, t.pause}
 }
 
 // throttled is the error of an answer that a quota holds up.

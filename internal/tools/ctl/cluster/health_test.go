@@ -244,7 +244,7 @@ func TestAddressesThatClientsCannotDial(t *testing.T) {
 // about what was not examined.
 func TestAnErrorOfALaterRequestDropsNoFinding(t *testing.T) {
 	var held app.Throttle
-	held.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Second, true)
+	held.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Hour, true)
 	loading := app.RefusedFor("list groups", kerr.CoordinatorLoadInProgress, "", "follow the findings")
 	for name, c := range map[string]struct {
 		severity health.Severity // of a finding that was read
@@ -255,7 +255,7 @@ func TestAnErrorOfALaterRequestDropsNoFinding(t *testing.T) {
 		"a warning": {health.Warn, loading, []string{"warn examination it could not be completed: list groups: COORDINATOR_LOAD_IN_PROGRESS"}},
 		"bad":       {health.Bad, loading, []string{"bad examination it could not be completed"}},
 		"a quota": {health.Note, held.Explain(fmt.Errorf("describe: %w", os.ErrDeadlineExceeded)),
-			[]string{"a quota lets this client wait, an answer before asked for a pause of 1s: describe", "chronikctl quota explain"}},
+			[]string{"a quota lets this client wait, an answer before asked for a pause of 1h0m0s: describe", "chronikctl quota explain"}},
 	} {
 		x, found := patient(t)
 		x.Add("clock", c.severity, "clock", "what was read", "a remedy")
@@ -277,9 +277,9 @@ func TestAnErrorOfALaterRequestDropsNoFinding(t *testing.T) {
 func TestABrokerWhoseQuotaHoldsThisClientUp(t *testing.T) {
 	x, found := patient(t)
 	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "a", Port: 9092}}
-	x.a.Throttle.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Second, true)
+	x.a.Throttle.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Hour, true)
 	x.brokers(map[int32]error{1: x.a.Throttle.Explain(silentFor(dialTime))})
-	finds(t, "a quota", found(), "warn broker 1 it does not answer in time", "a pause of 1s: no answer within 3s",
+	finds(t, "a quota", found(), "warn broker 1 it does not answer in time", "a pause of 1h0m0s: no answer within 3s",
 		"chronikctl quota explain")
 	if got := found(); strings.Contains(got, "start it") {
 		t.Errorf("the remedy is a start: %s", got)
