@@ -24,7 +24,7 @@ func TestWhyABrokerIsSilent(t *testing.T) {
 	held.OnBrokerThrottle(kgo.BrokerMetadata{}, time.Hour, true)
 	var over Throttle
 	over.OnBrokerThrottle(kgo.BrokerMetadata{}, 1, true)
-	time.Sleep(1)
+	time.Sleep(time.Nanosecond)
 	for name, c := range map[string]struct {
 		err       error
 		why, says string
