@@ -158,8 +158,8 @@ type Options struct {
 
 // Stats are numbers since the start.
 type Stats struct {
-	Written int64 // lines
-	Dropped int64 // lines that were not written, because the sink was slow or failed
+	Written int64 // lines, also those that a failed flush has lost
+	Dropped int64 // lines that were not written, or that a flush has lost, because the sink was slow or failed
 	Counted int64 // events that have no line of their own
 	// Err is why lines cannot be written, or made durable; nil if they can.
 	Err error
@@ -197,6 +197,10 @@ type sinkState struct {
 	// Lines since the last flush without an error, and those that the lost lines among them name.
 	pending, named int64
 }
+
+// waits reports whether a flush has something to say: also a sink that takes no line until it was
+// asked for the error of a sync.
+func (s *sinkState) waits() bool { return s.dirty || s.unwritten }
 
 // line is an event that stands for n.
 type line struct {

@@ -510,7 +510,7 @@ func (u *unreliable) Sync() error {
 
 // What a failed sync leaves is no line, whether Flush calls it, a rotation, or a file that another
 // program has moved; and Flush reports it once.
-func TestFileThatIsNotSynced(t *testing.T) {
+func TestI5FileThatIsNotSynced(t *testing.T) {
 	for name, by := range map[string]func(t *testing.T, x *File) error{
 		"a flush": func(_ *testing.T, x *File) error { return x.Flush() },
 		"a rotation": func(t *testing.T, x *File) error {
@@ -556,6 +556,38 @@ func TestFileThatIsNotSynced(t *testing.T) {
 				t.Errorf("%q", text)
 			}
 		})
+	}
+}
+
+// A sync that fails before a rotation, with all lines flushed, does not end the log.
+func TestASyncThatFailsBetweenFlushes(t *testing.T) {
+	x, err := OpenFile(filepath.Join(t.TempDir(), "audit.log"))
+	must.OK(t, err)
+	u := &unreliable{File: x.f.(*os.File)}
+	x.f = u
+	synctest.Test(t, func(t *testing.T) {
+		l := Open(Options{Mode: Refusals, Sink: Same(x)})
+		record := func(i int) {
+			l.Record(refused("User:x", "10.0.0.1", fmt.Sprint(i)))
+			synctest.Wait()
+		}
+		record(1)
+		time.Sleep(flushEvery)
+		synctest.Wait()
+		u.broken, x.max = true, x.size
+		record(2)
+		u.broken, x.max = false, fileBytes
+		time.Sleep(2 * flushEvery)
+		record(3)
+		must.OK(t, l.Close(context.Background()))
+		if s := l.Stats(); s.Dropped != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+	b, err := os.ReadFile(x.name)
+	must.OK(t, err)
+	if text := string(b); strings.Count(text, "\n") != 3 || !strings.Contains(text, `"lost"`) {
+		t.Errorf("%s", text)
 	}
 }
 

@@ -65,7 +65,7 @@ func (x *File) open() error {
 		_ = f.Close()
 		return err
 	}
-	if err := vfs.OS().SyncDir(filepath.Dir(x.name)); err != nil {
+	if err := errors.Join(f.Sync(), vfs.OS().SyncDir(filepath.Dir(x.name))); err != nil {
 		_ = f.Close()
 		return err
 	}
@@ -145,10 +145,11 @@ func (x *File) follow() error {
 		return x.failed
 	}
 	moved := x.f
-	if err := x.open(); err != nil {
-		return err
+	err = x.open()
+	if x.f != moved {
+		err = errors.Join(err, moved.Close())
 	}
-	return moved.Close()
+	return err
 }
 
 // rotate renames the files and begins a new one. It makes the new one first: if that fails, as on a
@@ -168,9 +169,13 @@ func (x *File) rotate() error {
 			return err
 		}
 	}
+	if err := vfs.OS().SyncDir(filepath.Dir(x.name)); err != nil {
+		_ = fresh.Close()
+		return err // follow opens it again
+	}
 	full := x.f
 	x.f, x.size, x.synced = fresh, 0, 0
-	return errors.Join(full.Close(), vfs.OS().SyncDir(filepath.Dir(x.name)))
+	return full.Close()
 }
 
 // sync makes the lines durable. If it fails, those since the last sync are gone: the kernel may
@@ -195,5 +200,11 @@ func (x *File) Flush() error {
 	return err
 }
 
-// Close implements Sink.
-func (x *File) Close() error { return x.f.Close() }
+// Close implements Sink. It cuts off what a failed sync has left.
+func (x *File) Close() error {
+	is, err := x.f.Stat()
+	if err == nil && x.size < is.Size() {
+		err = x.f.Truncate(x.size)
+	}
+	return errors.Join(err, x.f.Close())
+}

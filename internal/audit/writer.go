@@ -44,13 +44,13 @@ func (l *Log) finish() {
 func (l *Log) flush() {
 	var done [numClasses]bool
 	for of := range numClasses {
-		if done[of] || !l.sinks[of].dirty {
+		if done[of] || !l.sinks[of].waits() {
 			continue
 		}
 		sink := l.opt.Sink.of(of)
 		err := sink.Flush()
 		for other := of; other < numClasses; other++ {
-			if l.sinks[other].dirty && l.opt.Sink.of(other) == sink {
+			if l.sinks[other].waits() && l.opt.Sink.of(other) == sink {
 				l.flushed(other, err)
 				done[other] = true
 			}

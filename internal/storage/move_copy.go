@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ type segmentCopy struct {
 	content uint64 // Segment.Content of what was copied
 	at      segment.Point
 	whole   bool // the file is synced, and the other files of the segment are there
+	// failed: a write or a sync of the file has failed, so that no later sync says what it has.
+	// Another file takes its place (I5).
+	failed  bool
 	aborted txnindex.Mark
 }
 
@@ -102,7 +106,7 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 	}
 	name := path.Join(x.path(), segment.Name(s.Base())+segment.LogSuffix)
 	var f vfs.File
-	if c == nil || c.content != from {
+	if c == nil || c.failed || c.content != from {
 		delete(x.copies, s.Base())
 		if err := segment.Open(x.to.files, x.path(), s.Base(), 0).Remove(); err != nil {
 			return 0, err
@@ -119,7 +123,7 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 	}
 	c.whole = false
 	began := c.at.Pos
-	err = l.readAll(s, &c.at, func(file vfs.File) vfs.File { return &copiedFile{file, f, m, x, l, ctx, rest} })
+	err = l.readAll(s, &c.at, func(file vfs.File) vfs.File { return &copiedFile{file, f, m, x, l, c, ctx, rest} })
 	x.count()
 	if err == nil && from != s.Content() {
 		err = segment.ErrReplaced
@@ -127,8 +131,8 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 	if err == nil && seal {
 		err = x.complete(l, s, c, f)
 	}
-	if e := f.Close(); err == nil {
-		err = e
+	if e := f.Close(); e != nil {
+		c.failed, err = true, cmp.Or(err, e)
 	}
 	return c.at.Pos - began, err
 }
@@ -136,13 +140,13 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 // complete makes the copy of a segment durable, with the other files of the segment.
 func (x *move) complete(l *Log, s *segment.Segment, c *segmentCopy, f vfs.File) error {
 	fsys := x.to.opt.FS
-	if err := f.Truncate(c.at.Pos); err != nil { // a flaw at the end has no bytes, preallocated space too many
-		return err
+	err := f.Truncate(c.at.Pos) // a flaw at the end has no bytes, preallocated space too many
+	if err == nil && !x.to.opt.broken.has(skipMoveSync) {
+		err = f.Datasync()
 	}
-	if !x.to.opt.broken.has(skipMoveSync) {
-		if err := f.Datasync(); err != nil {
-			return err
-		}
+	if err != nil {
+		c.failed = true
+		return err
 	}
 	written, err := s.Written()
 	if err == nil {
@@ -187,6 +191,7 @@ type copiedFile struct {
 	m   *Manager
 	x   *move
 	l   *Log
+	c   *segmentCopy
 	ctx context.Context
 
 	rest bool // appends wait
@@ -206,13 +211,13 @@ func (f *copiedFile) ReadAt(p []byte, off int64) (n int, err error) {
 		var got int
 		got, err = vfs.ReadUncached(f.File, p[n:min(n+piece, len(p))], off+int64(n))
 		if got > 0 {
-			if _, err := vfs.WriteVecUncached(f.to, [][]byte{p[n : n+got]}, off+int64(n)); err != nil {
-				return n, err
+			_, err := vfs.WriteVecUncached(f.to, [][]byte{p[n : n+got]}, off+int64(n))
+			if err == nil && gentle {
+				err = vfs.Writeback(f.to, off+int64(n), int64(got))
 			}
-			if gentle {
-				if err := vfs.Writeback(f.to, off+int64(n), int64(got)); err != nil {
-					return n, err
-				}
+			if err != nil {
+				f.c.failed = true
+				return n, err
 			}
 			f.x.to.guard.count(got)
 			f.x.to.steps.Add(1)
