@@ -20,8 +20,8 @@ const (
 // reached 64 MiB is renamed to NAME.1, the one before to NAME.2 and so on; there are at most 8. If
 // another program renames, removes or cuts the file, the next line is the first of a new one.
 //
-// A failed sync is never followed by one that could hide it: what was not synced is cut off, so
-// that the next sync is about new writes only.
+// While it is open, a failed sync is never followed by one that could hide it: what was not synced
+// is cut off, so that the next sync is about new writes only.
 type File struct {
 	name   string
 	f      lines

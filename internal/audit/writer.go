@@ -37,6 +37,8 @@ func (l *Log) finish() {
 	l.drain()
 	l.nameLost()
 	l.flush()
+	l.nameLost() // what that flush has lost
+	l.flush()
 }
 
 // flush flushes the sinks that have lines. Classes may share a sink, whose error concerns the lines

@@ -136,10 +136,10 @@ func (s *Segment) writeAborted(b []byte, at int64) (err error) {
 	if _, err := f.WriteAt(b, at); err != nil {
 		return err
 	}
-	if err := f.Datasync(); err != nil || !created {
+	if err := f.Datasync(); err != nil || !created && at > 0 {
 		return err
 	}
-	return fsys.SyncDir(s.dir)
+	return fsys.SyncDir(s.dir) // also of a file that a failed call has made before
 }
 
 // Aborted returns the entries of the index that a sync covers, in the order of their markers. The

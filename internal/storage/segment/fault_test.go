@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 )
@@ -209,4 +210,26 @@ func TestIndexErrorsFailNothing(t *testing.T) {
 	answers(t, "without indexes", again, all)
 	fault.Off()
 	answers(t, "with them", again, all)
+}
+
+// A failed call of an index that is built again leaves nothing that the next try takes for durable,
+// also the name of its file.
+func TestAnyFailedCallOfAnIndexOfAbortedTransactions(t *testing.T) {
+	entries := []txnindex.Entry{{Producer: 7, First: 0, Last: 2, Stable: 3}}
+	for _, op := range []errfs.Op{errfs.Create, errfs.Write, errfs.Datasync, errfs.SyncDir} {
+		disk, fsys := faulty(t, 1)
+		s, err := Create(NewFiles(fsys, 1), testDir, 0, 0)
+		ok(t, err)
+		ok(t, fsys.SyncDir(testDir))
+		s.HoldAborted(entries)
+		fsys.Add(errfs.Rule{Ops: op, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		if err := s.InstallAborted(); err == nil {
+			t.Fatalf("%v: no error", op)
+		}
+		ok(t, s.InstallAborted())
+		got := content(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), s.AbortedPath())
+		if want := txnindex.Encode(nil, entries); !bytes.Equal(got, want) {
+			t.Errorf("%v: the disk has %x, want %x", op, got, want)
+		}
+	}
 }
