@@ -113,6 +113,7 @@ func (x *File) Write(line []byte) error {
 		}
 	}
 	if _, err := x.f.WriteAt(line, x.size); err != nil {
+		_ = x.f.Truncate(x.size) // follow tries again
 		return err
 	}
 	x.size += int64(len(line))

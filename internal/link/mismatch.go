@@ -106,7 +106,8 @@ func compare(here, peer *Hello) *Mismatch {
 			"one of the nodes belongs to another cluster of the same name; to move it, copy its topics, and start it with an empty data directory")
 	case bothKnow && here.Generation != peer.Generation:
 		return differ(WrongGeneration, "the generation of the metadata", fmt.Sprintf("%x", here.Generation),
-			fmt.Sprintf("%x", peer.Generation), "the metadata was recovered on one end: stop the broker that was not recovered, empty its metadata directory, metadata in data.dir, and start it")
+			fmt.Sprintf("%x", peer.Generation), "the metadata was recovered on one end: stop the broker that was not recovered, "+
+				"empty its metadata directory, metadata in data.dir, and start it")
 	case here.Lane != peer.Lane || here.Lane < Meta || here.Lane > Client:
 		return differ(WrongVersion, "the lane", here.Lane, peer.Lane, "run the same release at all nodes")
 	case min(here.MaxVersion, peer.MaxVersion) < max(here.MinVersion, peer.MinVersion):

@@ -132,7 +132,7 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 		err = x.complete(l, s, c, f)
 	}
 	if e := f.Close(); e != nil {
-		c.failed, err = true, cmp.Or(err, e)
+		c.failed, c.whole, err = true, false, cmp.Or(err, e)
 	}
 	return c.at.Pos - began, err
 }

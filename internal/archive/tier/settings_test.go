@@ -16,18 +16,25 @@ import (
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
-// recovered returns a world whose metadata were recovered: they name less than the store has, and
-// less than the local log needs. b leads.
-func recovered(t *testing.T) (w *world, b *broker) {
-	w = newWorld(t, "sync", nil)
+// copiedTwice lets a broker lead and copy twice, and returns it with what the metadata named
+// between.
+func (w *world) copiedTwice() (b *broker, older metadata.KV) {
 	b = w.brokers[0]
 	w.lone(1, true)
 	w.add(8)
 	b.copyAll()
-	older, _, err := w.meta.Get(t.Context(), metadata.TierKey(tp))
-	must.OK(t, err)
+	older, _, err := w.meta.Get(w.t.Context(), metadata.TierKey(tp))
+	must.OK(w.t, err)
 	w.add(20)
 	b.copyAll()
+	return b, older
+}
+
+// recovered returns a world whose metadata were recovered: they name less than the store has, and
+// less than the local log needs. b leads.
+func recovered(t *testing.T) (*world, *broker) {
+	w := newWorld(t, "sync", nil)
+	b, older := w.copiedTwice()
 	must.OK(t, b.healthy())
 	b.retain()
 	w.backdate(older)
@@ -98,16 +105,9 @@ func TestAGapAfterARecoveryEndsWithATrim(t *testing.T) {
 
 // collectedList returns a world whose recovered metadata name a list that a collection has deleted.
 // The local log of b, which leads, begins at an offset below the end of that list.
-func collectedList(t *testing.T, local int64, broken breakrules.Removed[Rule]) (w *world, b *broker) {
-	w = newWorld(t, "sync", without(broken))
-	b = w.brokers[0]
-	w.lone(1, true)
-	w.add(8)
-	b.copyAll()
-	older, _, err := w.meta.Get(t.Context(), metadata.TierKey(tp))
-	must.OK(t, err)
-	w.add(20)
-	b.copyAll()
+func collectedList(t *testing.T, local int64, broken breakrules.Removed[Rule]) (*world, *broker) {
+	w := newWorld(t, "sync", without(broken))
+	b, older := w.copiedTwice()
 	w.collect()()
 	b.retainBelow(local)
 	w.backdate(older)

@@ -253,10 +253,11 @@ func (f *Facts) leaderlessOn(broker int32, x *health.Finding) {
 		x.Severity, x.Works = health.Bad, "the other partitions can be written and read"
 		x.Problem += fmt.Sprintf("; %s cannot be written or read, because only it may have all of their acknowledged records",
 			partitionsText(&l.Partitions))
-		x.Remedy = fmt.Sprintf("start broker %d with the data directories that it had, or repair its network", broker) + orUnclean(l) +
-			" (" + clusterPage + ")"
-		if link := f.linkRemedy(broker); link != "" {
-			x.Remedy = link + "; then " + x.Remedy
+		if link := f.linkRemedy(broker); link == "" {
+			x.Remedy = fmt.Sprintf("start broker %d with the data directories that it had, or repair its network", broker) + orUnclean(l) +
+				" (" + clusterPage + ")"
+		} else { // its process runs
+			x.Remedy = link + "; it must have the data directories that it had" + orUnclean(l)
 		}
 	}
 }
@@ -486,7 +487,8 @@ func turns(t *view.Turns) health.Finding {
 			"to which this happens again ends", t.Broker, where),
 		Works: "the brokers with other numbers",
 		Remedy: fmt.Sprintf("end the process that runs on a copy of a machine or of a data directory, and start the right one if it has ended; "+
-			"give each broker its own node.id and an empty data directory; the finding ends 10 minutes after the last attempt to register (%s)", clusterPage)}
+			"give each broker its own node.id and an empty data directory; the finding ends 10 minutes after the last attempt to register (%s)",
+			clusterPage)}
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.
