@@ -211,10 +211,17 @@ func TestAHeartbeatNamesAnUnreachedBrokerAfterASession(t *testing.T) {
 			book: newBook([]string{"a:1"}, func() uint64 { return 11 }, nil)}
 		c.book.start(links, "a:1")
 		defer c.book.close()
-		c.book.follow(registrations(t, map[int32]string{1: "a", 2: "b"}))
+		brokers := map[int32]string{1: "a", 2: "b"}
+		c.book.follow(registered(t, brokers, metadata.Fenced))
+		time.Sleep(time.Hour) // what fails meanwhile does not count
+		c.book.follow(registrations(t, brokers))
+		runs := time.Now()
 		time.Sleep(9 * time.Second)
 		if early := c.reported(); len(early) > 0 {
 			t.Errorf("before the end of a session, %v are named", early)
+		}
+		if list := c.unreached(); len(list) != 1 || !list[0].Since.Equal(runs) {
+			t.Errorf("%+v, which runs since %v", list, runs)
 		}
 		time.Sleep(2 * time.Second)
 		if late := c.reported(); !slices.Equal(late, []int32{2}) {
@@ -224,15 +231,20 @@ func TestAHeartbeatNamesAnUnreachedBrokerAfterASession(t *testing.T) {
 }
 
 // registrations returns an image in which each broker N has registered with the member 11·N and a
-// host for other brokers. Each calls that listener by a name of its own.
+// host for other brokers, and is active. Each calls that listener by a name of its own.
 func registrations(t *testing.T, hosts map[int32]string) *metadata.Image {
+	t.Helper()
+	return registered(t, hosts, metadata.Active)
+}
+
+func registered(t *testing.T, hosts map[int32]string, is metadata.Liveness) *metadata.Image {
 	t.Helper()
 	var keys []metadata.KV
 	for id, host := range hosts {
 		b := metadata.Broker{Member: uint64(id) * 11, Incarnation: [16]byte{byte(id)},
 			Listeners: []metadata.Endpoint{{Listener: fmt.Sprint("peers", id), Host: host, Port: 1},
 				{Listener: "default", Host: "clients", Port: 1}}}
-		state := metadata.BrokerState{Liveness: metadata.Active, Incarnation: b.Incarnation}
+		state := metadata.BrokerState{Liveness: is, Incarnation: b.Incarnation}
 		keys = append(keys, metadata.KV{Key: metadata.BrokerKey(id), Value: b.Encode(), ModRevision: 1},
 			metadata.KV{Key: metadata.LivenessKey(id), Value: state.Encode(), ModRevision: 1})
 	}

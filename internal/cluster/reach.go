@@ -12,7 +12,8 @@ import (
 
 // unreached returns the brokers to which this one cannot connect at the addresses that they
 // registered, by id: leaders that it has followed, and those that no connection for the metadata
-// reaches.
+// reaches. What failed before a broker was running again does not count: the next attempt may
+// succeed.
 func (c *Cluster) unreached() (list []view.Unreached) {
 	if s := c.follows.Load(); s != nil {
 		list = s.Unreached()
@@ -27,21 +28,22 @@ func (c *Cluster) unreached() (list []view.Unreached) {
 			list[i].Since = x.Since
 		}
 	}
+	for i := range list {
+		if runs := c.book.runsSince(list[i].Broker); runs.After(list[i].Since) {
+			list[i].Since = runs
+		}
+	}
 	sorts.Sort(list, func(a, b view.Unreached) int { return cmp.Compare(a.Broker, b.Broker) })
 	return list
 }
 
 // reported returns the brokers that a heartbeat names as unreached: they run, and no connection
-// could be made for a session timeout, so that a broker which has ended is fenced first. What
-// failed before a broker was running again does not count. Leaders keep their followers in the ISR
-// for twice as long, see progress.Limits.Replace.
+// could be made for a session timeout, so that a broker which has ended is fenced first. Leaders
+// keep their followers in the ISR for twice as long, see progress.Limits.Replace.
 func (c *Cluster) reported() (list []int32) {
 	for _, x := range c.unreached() {
-		runs := c.book.runsSince(x.Broker)
-		if runs.IsZero() || len(list) == controller.MaxReportedUnreached {
-			continue
-		}
-		if session := c.o.Conf.Session; time.Since(x.Since) >= session && time.Since(runs) >= session {
+		runs := !c.book.runsSince(x.Broker).IsZero()
+		if runs && time.Since(x.Since) >= c.o.Conf.Session && len(list) < controller.MaxReportedUnreached {
 			list = append(list, x.Broker)
 		}
 	}

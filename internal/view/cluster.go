@@ -191,8 +191,8 @@ type Unreached struct {
 	Broker  int32
 	Follows bool // it leads partitions, whose replicas here do not follow
 	Address string
-	Since   time.Time
-	Err     string // of the last attempt, without what differs from one broker to the next
+	Since   time.Time // since when none can be made while it runs
+	Err     string    // of the last attempt, without what differs from one broker to the next
 	// Refused reports that nothing listens at the address. Theirs and Ours report that the dates of
 	// a certificate are the reason: that of the other broker, or that of this one.
 	Refused, Theirs, Ours bool
