@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,8 +13,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -461,172 +457,5 @@ func TestModes(t *testing.T) {
 	}
 	if _, err := ParseMode("on"); err == nil {
 		t.Error("on is a mode")
-	}
-}
-
-// The files have a bounded size, only the user may read them, and the newest lines stay.
-func TestFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "logs", "audit.log")
-	f, err := OpenFile(name)
-	must.OK(t, err)
-	f.max = 100
-	for i := range 200 {
-		must.OK(t, f.Write(fmt.Appendf(nil, "line %04d\n", i)))
-	}
-	must.OK(t, errors.Join(f.Flush(), f.Close()))
-	list, err := os.ReadDir(filepath.Dir(name))
-	if err != nil || len(list) != fileCount {
-		t.Fatalf("%v %v", list, err)
-	}
-	for _, e := range list {
-		info, err := e.Info()
-		if err != nil || info.Mode().Perm() != 0o600 || info.Size() > 100 {
-			t.Errorf("%s: %v %d bytes %v", e.Name(), info.Mode(), info.Size(), err)
-		}
-	}
-	for i, n := range map[string]string{name: "line 0190", name + ".1": "line 0180", name + ".7": "line 0120"} {
-		if text, err := os.ReadFile(i); err != nil || !strings.HasPrefix(string(text), n) {
-			t.Errorf("%s begins with %.9q, not %q: %v", i, text, n, err)
-		}
-	}
-}
-
-// unreliable is a file whose syncs fail for some time, and whose blocks have zeros then.
-type unreliable struct {
-	*os.File
-	broken bool
-	synced int64
-}
-
-func (u *unreliable) Sync() error {
-	is, err := u.Stat()
-	if err != nil || !u.broken {
-		u.synced = is.Size()
-		return err
-	}
-	_, err = u.WriteAt(make([]byte, is.Size()-u.synced), u.synced)
-	return errors.Join(errors.New("input/output error"), err)
-}
-
-// What a failed sync leaves is no line, whether Flush calls it, a rotation, or a file that another
-// program has moved; and Flush reports it once.
-func TestI5FileThatIsNotSynced(t *testing.T) {
-	for name, by := range map[string]func(t *testing.T, x *File) error{
-		"a flush": func(_ *testing.T, x *File) error { return x.Flush() },
-		"a rotation": func(t *testing.T, x *File) error {
-			x.max = x.size
-			if err := x.Write([]byte("c\n")); err == nil {
-				t.Error("a line went to the next file")
-			}
-			return x.Flush()
-		},
-		"a moved file": func(t *testing.T, x *File) error {
-			must.OK(t, os.Rename(x.name, x.name+".moved"))
-			if err := x.Write([]byte("c\n")); err == nil {
-				t.Error("a line went to the next file")
-			}
-			return x.Flush()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x, err := OpenFile(filepath.Join(t.TempDir(), "audit.log"))
-			must.OK(t, err)
-			u := &unreliable{File: x.f.(*os.File)}
-			x.f = u
-			must.OK(t, x.Write([]byte("a\n")))
-			must.OK(t, x.Flush())
-			must.OK(t, x.Write([]byte("bbbb\n")))
-			u.broken = true
-			if err := by(t, x); err == nil {
-				t.Fatal("no error")
-			}
-			u.broken, x.max = false, fileBytes
-			must.OK(t, x.Write([]byte("d\n")))
-			must.OK(t, x.Flush())
-			must.OK(t, x.Close())
-			var text []byte
-			for _, file := range []string{x.name + ".moved", x.name} {
-				b, err := os.ReadFile(file)
-				if err != nil && !os.IsNotExist(err) {
-					t.Error(err)
-				}
-				text = append(text, b...)
-			}
-			if string(text) != "a\nd\n" {
-				t.Errorf("%q", text)
-			}
-		})
-	}
-}
-
-// A sync that fails before a rotation, with all lines flushed, does not end the log.
-func TestASyncThatFailsBetweenFlushes(t *testing.T) {
-	x, err := OpenFile(filepath.Join(t.TempDir(), "audit.log"))
-	must.OK(t, err)
-	u := &unreliable{File: x.f.(*os.File)}
-	x.f = u
-	synctest.Test(t, func(t *testing.T) {
-		l := Open(Options{Mode: Refusals, Sink: Same(x)})
-		record := func(i int) {
-			l.Record(refused("User:x", "10.0.0.1", fmt.Sprint(i)))
-			synctest.Wait()
-		}
-		record(1)
-		time.Sleep(flushEvery)
-		synctest.Wait()
-		u.broken, x.max = true, x.size
-		record(2)
-		u.broken, x.max = false, fileBytes
-		time.Sleep(2 * flushEvery)
-		record(3)
-		must.OK(t, l.Close(context.Background()))
-		if s := l.Stats(); s.Dropped != 1 {
-			t.Errorf("%+v", s)
-		}
-	})
-	b, err := os.ReadFile(x.name)
-	must.OK(t, err)
-	if text := string(b); strings.Count(text, "\n") != 3 || !strings.Contains(text, `"lost"`) {
-		t.Errorf("%s", text)
-	}
-}
-
-// A file whose last line was cut is used further, with the next line on its own, and its
-// permissions are tightened.
-func TestFileAfterACrash(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "audit.log")
-	must.OK(t, os.WriteFile(name, []byte("whole\ncut"), 0o644))
-	f, err := OpenFile(name)
-	must.OK(t, err)
-	must.OK(t, errors.Join(f.Write([]byte("next\n")), f.Close()))
-	text, err := os.ReadFile(name)
-	if info, _ := os.Stat(name); err != nil || string(text) != "whole\ncut\nnext\n" || info.Mode().Perm() != 0o600 {
-		t.Errorf("%q %v %v", text, info.Mode(), err)
-	}
-	if _, err := OpenFile(os.DevNull); err == nil {
-		t.Error("a device is taken for a file")
-	}
-}
-
-// When another program has renamed the file, or removed or cut it, as logrotate does, no line goes
-// where it would not be found.
-func TestFileThatOthersRotate(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "audit.log")
-	f, err := OpenFile(name)
-	must.OK(t, err)
-	for i, rotate := range []func() error{
-		func() error { return os.Rename(name, name+"-20261122") },
-		func() error { return os.Remove(name) },
-		func() error { return os.Truncate(name, 0) },
-	} {
-		before := fmt.Sprintf("before %d\n", i)
-		after := fmt.Sprintf("after %d\n", i)
-		must.OK(t, errors.Join(f.Write([]byte(before)), rotate(), f.Write([]byte(after)), f.Flush()))
-		if text, err := os.ReadFile(name); err != nil || string(text) != after {
-			t.Errorf("%d: the file has %q: %v", i, text, err)
-		}
-	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
 	}
 }

@@ -3,9 +3,8 @@ package audit
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -23,77 +22,59 @@ const (
 // While it is open, a failed sync is never followed by one that could hide it: what was not synced
 // is cut off, so that the next sync is about new writes only.
 type File struct {
+	fs     vfs.FS
 	name   string
-	f      lines
+	f      vfs.File
 	size   int64
 	synced int64 // up to where the file is durable
 	max    int64
 	failed error // of a sync, which the next Flush returns; no line is written until then
 }
 
-// lines is the part of os.File that a File uses.
-type lines interface {
-	io.WriterAt
-	io.Closer
-	Stat() (os.FileInfo, error)
-	Truncate(size int64) error
-	Sync() error
-}
-
 // OpenFile opens a file, which is made if it is missing, and continues at its end. Its permissions
 // become 0600.
-func OpenFile(name string) (*File, error) {
-	x := &File{name: name, max: fileBytes}
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+func OpenFile(fsys vfs.FS, name string) (*File, error) {
+	x := &File{fs: fsys, name: name, max: fileBytes}
+	if err := vfs.MakeDir(fsys, path.Dir(name)); err != nil {
 		return nil, err
 	}
-	err := x.open()
-	return x, err
+	if err := x.open(); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
 
 func (x *File) open() error {
-	f, err := create(x.name)
+	f, err := x.fs.Open(x.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = x.fs.Create(x.name)
+	}
 	if err != nil {
 		return err
 	}
-	info, err := f.Stat()
+	_, err = vfs.RestrictFile(x.fs, x.name)
+	var size int64
+	if err == nil {
+		size, err = f.Size()
+	}
 	last := []byte{'\n'}
-	if err == nil && info.Size() > 0 {
-		_, err = f.ReadAt(last, info.Size()-1)
+	if err == nil && size > 0 {
+		_, err = f.ReadAt(last, size-1)
+	}
+	if err == nil {
+		err = errors.Join(f.Datasync(), x.fs.SyncDir(path.Dir(x.name)))
+	}
+	synced := size
+	if err == nil && last[0] != '\n' { // a crash has cut the last line
+		_, err = f.WriteAt([]byte{'\n'}, size)
+		size++
 	}
 	if err != nil {
 		_ = f.Close()
 		return err
 	}
-	if err := errors.Join(f.Sync(), vfs.OS().SyncDir(filepath.Dir(x.name))); err != nil {
-		_ = f.Close()
-		return err
-	}
-	x.f, x.size, x.synced = f, info.Size(), info.Size()
-	if last[0] != '\n' { // a crash has cut the last line
-		return x.Write([]byte{'\n'})
-	}
+	x.f, x.size, x.synced = f, size, synced
 	return nil
-}
-
-// create opens a file of lines, and makes it if it is missing.
-func create(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", name)
-	}
-	if err == nil && info.Mode().Perm() != 0o600 {
-		err = f.Chmod(0o600)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // Write implements Sink. What a failed write or sync has left of lines is cut off before the next.
@@ -124,70 +105,72 @@ func (x *File) Write(line []byte) error {
 // or none, as after logrotate: its lines might never be read. In a file that was cut it continues
 // at the end.
 func (x *File) follow() error {
-	is, err := x.f.Stat()
+	is, err := x.f.Size()
 	if err != nil {
 		return err
 	}
-	x.size = min(x.size, is.Size())
+	x.size = min(x.size, is)
 	x.synced = min(x.synced, x.size)
-	if x.size < is.Size() {
+	if x.size < is {
 		if err := x.f.Truncate(x.size); err != nil {
 			return err
 		}
 	}
-	named, err := os.Stat(x.name)
-	switch {
-	case err == nil && os.SameFile(is, named):
-		return nil
-	case err != nil && !os.IsNotExist(err):
+	if named, err := x.f.Named(); named || err != nil {
 		return err
 	}
 	if x.failed = x.sync(); x.failed != nil {
 		return x.failed
 	}
 	moved := x.f
-	err = x.open()
-	if x.f != moved {
-		err = errors.Join(err, moved.Close())
+	if err := x.open(); err != nil {
+		return err
 	}
-	return err
+	_ = moved.Close() // it is synced
+	return nil
 }
 
 // rotate renames the files and begins a new one. It makes the new one first: if that fails, as on a
 // full disk, no old line is given up.
 func (x *File) rotate() error {
-	fresh, err := create(x.name + ".new")
-	if err != nil {
-		return err
-	}
 	names := []string{x.name + ".new", x.name}
 	for i := 1; i < fileCount; i++ {
 		names = append(names, fmt.Sprintf("%s.%d", x.name, i))
 	}
-	for i := len(names) - 2; i >= 0; i-- {
-		if err := os.Rename(names[i], names[i+1]); err != nil && !os.IsNotExist(err) {
-			_ = fresh.Close()
-			return err
+	if err := x.fs.RemoveAll(names[0]); err != nil { // of a rotation that has failed
+		return err
+	}
+	fresh, err := x.fs.Create(names[0])
+	if err != nil {
+		return err
+	}
+	err = fresh.Close()
+	for i := len(names) - 2; i >= 0 && err == nil; i-- {
+		if err = x.fs.Rename(names[i], names[i+1]); errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 	}
-	if err := vfs.OS().SyncDir(filepath.Dir(x.name)); err != nil {
-		_ = fresh.Close()
-		return err // follow opens it again
+	if err != nil {
+		return err
 	}
 	full := x.f
-	x.f, x.size, x.synced = fresh, 0, 0
-	return full.Close()
+	if err := x.open(); err != nil {
+		return err // follow opens it
+	}
+	_ = full.Close() // it is synced
+	return nil
 }
 
 // sync makes the lines durable. If it fails, those since the last sync are gone: the kernel may
 // have dropped them, and another sync would not say so.
 func (x *File) sync() error {
-	err := x.f.Sync()
+	err := x.f.Datasync()
 	if err == nil {
 		x.synced = x.size
 		return nil
 	}
 	x.size = x.synced
+	_ = x.f.Truncate(x.size) // follow tries again
 	return err
 }
 
@@ -203,8 +186,8 @@ func (x *File) Flush() error {
 
 // Close implements Sink. It cuts off what a failed sync has left.
 func (x *File) Close() error {
-	is, err := x.f.Stat()
-	if err == nil && x.size < is.Size() {
+	is, err := x.f.Size()
+	if err == nil && x.size < is {
 		err = x.f.Truncate(x.size)
 	}
 	return errors.Join(err, x.f.Close())

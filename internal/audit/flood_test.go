@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // A day under a flood from ten addresses, at a scale of 1 to 1024 in time and in the size of files:
@@ -21,7 +22,7 @@ func TestAFloodOverwritesNoChangeAndNoLogin(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		open := func(name string) *File {
-			f, err := OpenFile(filepath.Join(dir, name))
+			f, err := OpenFile(vfs.OS(), filepath.Join(dir, name))
 			must.OK(t, err)
 			f.max = fileBytes / scale
 			return f

@@ -96,7 +96,7 @@ func auditSink(cfg *config.Config, fsys vfs.FS) (mode audit.Mode, sink audit.Sin
 func auditFiles(name string) (audit.Sinks, error) {
 	var all [3]audit.Sink
 	for i, suffix := range []string{auditRefusals, auditLogins, ""} {
-		f, err := audit.OpenFile(name + suffix)
+		f, err := audit.OpenFile(vfs.OS(), name+suffix)
 		if err != nil {
 			for _, opened := range all[:i] {
 				_ = opened.Close() // it has no lines of this process

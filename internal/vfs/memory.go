@@ -49,7 +49,7 @@ func (m *memFS) Open(name string) (File, error) {
 	if err != nil {
 		return nil, ram.PathError("open", name, err)
 	}
-	return &memFile{name: name, node: node.Data}, nil
+	return &memFile{fs: m, name: name, node: node.Data}, nil
 }
 
 func (m *memFS) Create(name string) (File, error) {
@@ -61,7 +61,7 @@ func (m *memFS) Create(name string) (File, error) {
 	}
 	node := ram.NewFile(&memNode{modified: time.Now()})
 	slot.Dir.Entries[slot.Name] = node
-	return &memFile{name: name, node: node.Data}, nil
+	return &memFile{fs: m, name: name, node: node.Data}, nil
 }
 
 func (m *memFS) MkdirAll(name string) error {

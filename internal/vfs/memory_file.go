@@ -13,6 +13,7 @@ import (
 // memFile is an open file of Memory. Its content stays readable while the file is open, even after
 // it was removed.
 type memFile struct {
+	fs     *memFS
 	name   string
 	node   *memNode
 	closed atomic.Bool
@@ -30,6 +31,16 @@ func (f *memFile) check(op string, at, n int64) error {
 }
 
 func (f *memFile) Name() string { return f.name }
+
+func (f *memFile) Named() (bool, error) {
+	if err := f.check("stat", 0, 0); err != nil {
+		return false, err
+	}
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	node, err := f.fs.root.Find(f.name)
+	return err == nil && node.Data == f.node, nil
+}
 
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.check("read", off, 0); err != nil {

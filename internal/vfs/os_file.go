@@ -124,6 +124,18 @@ func (f *osFile) extend(size int64) error {
 	return f.Truncate(size)
 }
 
+func (f *osFile) Named() (bool, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Stat(f.Name())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(st, named), err
+}
+
 func (f *osFile) Size() (int64, error) {
 	st, err := f.Stat()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -87,6 +88,15 @@ func TestExtendNeverTruncates(t *testing.T) {
 		must.OK(t, f.extend(c.to))
 		if size, err := f.Size(); size != c.want || err != nil {
 			t.Errorf("extend(%d): size %d, want %d (%v)", c.to, size, c.want, err)
+		}
+	}
+}
+
+// What is no regular file is not opened: its bytes are not durable.
+func TestOpenRefusesDevices(t *testing.T) {
+	for _, fsys := range []FS{OS(), ReadOnly(OS())} {
+		if f, err := fsys.Open(os.DevNull); f != nil || !errors.Is(err, errNotRegular) {
+			t.Errorf("%v, %v", f, err)
 		}
 	}
 }

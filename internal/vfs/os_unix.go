@@ -21,6 +21,8 @@ const (
 	dirPerm  = 0o700
 )
 
+var errNotRegular = errors.New("not a regular file")
+
 // maxHolder bounds the part of a lock file that is read for the error text, in bytes.
 const maxHolder = 512
 
@@ -45,6 +47,12 @@ func openFile(name string, flag int) (File, error) {
 		return nil, err
 	}
 	raw, err := f.SyscallConn()
+	if err == nil {
+		var st fs.FileInfo
+		if st, err = f.Stat(); err == nil && !st.Mode().IsRegular() {
+			err = errNotRegular
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(&fs.PathError{Op: "open", Path: name, Err: err}, f.Close())
 	}

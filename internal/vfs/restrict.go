@@ -15,10 +15,6 @@ type restricter interface {
 // whether it changed any. A missing directory is no error. A file system without users, such as one
 // in memory, changes nothing.
 func Restrict(fsys FS, dir string) (changed bool, err error) {
-	r, ok := fsys.(restricter)
-	if !ok {
-		return false, nil
-	}
 	infos, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -33,11 +29,19 @@ func Restrict(fsys FS, dir string) (changed bool, err error) {
 		}
 	}
 	for _, name := range names {
-		one, err := r.restrict(name)
+		one, err := RestrictFile(fsys, name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return changed, err
 		}
 		changed = changed || one
 	}
 	return changed, nil
+}
+
+// RestrictFile is Restrict for one file or directory, which must exist.
+func RestrictFile(fsys FS, name string) (changed bool, err error) {
+	if r, ok := fsys.(restricter); ok {
+		return r.restrict(name)
+	}
+	return false, nil
 }

@@ -25,7 +25,8 @@ var ErrLocked = errors.New("locked by another process")
 // Directory entries (added by Create, MkdirAll and Rename, removed by Remove and Rename) are
 // durable only after SyncDir of their directory.
 type FS interface {
-	// Open opens an existing file for reading and writing.
+	// Open opens an existing file for reading and writing. It fails for what is no regular file,
+	// such as a device or a pipe.
 	Open(name string) (File, error)
 	// Create creates a new, empty file and opens it for reading and writing. It fails with
 	// fs.ErrExist if the name exists.
@@ -94,6 +95,9 @@ type File interface {
 	Size() (int64, error)
 	// Name returns the path with which the file was opened.
 	Name() string
+	// Named reports whether Name still leads to this file; not after it was renamed, replaced or
+	// removed, also by another program.
+	Named() (bool, error)
 	// Close closes the file. It does not sync.
 	Close() error
 }

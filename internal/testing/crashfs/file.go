@@ -39,6 +39,17 @@ func (h *file) check(at, n int64) error {
 // Name implements vfs.File.
 func (h *file) Name() string { return h.name }
 
+// Named implements vfs.File.
+func (h *file) Named() (bool, error) {
+	h.fs.mu.Lock()
+	defer h.fs.mu.Unlock()
+	if err := h.check(0, 0); err != nil {
+		return false, ram.PathError("stat", h.name, err)
+	}
+	n, err := h.fs.find(h.name)
+	return err == nil && n == h.node, nil
+}
+
 // ReadAt implements vfs.File.
 func (h *file) ReadAt(p []byte, off int64) (int, error) {
 	h.fs.mu.Lock()

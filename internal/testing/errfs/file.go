@@ -16,6 +16,14 @@ type dropper interface{ DropDirty(keepCached bool) }
 // Name implements vfs.File.
 func (h *file) Name() string { return h.under.Name() }
 
+// Named implements vfs.File. It counts as a Stat.
+func (h *file) Named() (bool, error) {
+	if err := h.fs.fails(Call{Op: Stat, Path: h.Name()}); err != nil {
+		return false, err
+	}
+	return h.under.Named()
+}
+
 // ReadAt implements vfs.File.
 func (h *file) ReadAt(p []byte, off int64) (int, error) {
 	c := Call{Op: Read, Path: h.Name(), Off: off, Len: int64(len(p))}

@@ -95,6 +95,32 @@ func renameReplaces(t *testing.T, f vfs.FS, dir string) {
 	}
 }
 
+func named(t *testing.T, f vfs.FS, dir string) {
+	ok(t, f.MkdirAll(dir+"/d"))
+	name := dir + "/d/a"
+	Put(t, f, name, "x")
+	h, err := f.Open(name)
+	ok(t, err)
+	want := func(after string, want bool) {
+		t.Helper()
+		if got, err := h.Named(); got != want || err != nil {
+			t.Errorf("Named after %s: %v, %v", after, got, err)
+		}
+	}
+	want("Open", true)
+	ok(t, f.Rename(name, dir+"/b"))
+	want("a rename", false)
+	Put(t, f, name, "x")
+	want("another file has the name", false)
+	ok(t, f.Rename(dir+"/b", name))
+	want("it was renamed back", true)
+	ok(t, f.RemoveAll(dir+"/d"))
+	want("the directory was removed", false)
+	ok(t, h.Close())
+	_, err = h.Named()
+	wantErr(t, "Named of a closed file", err, fs.ErrClosed)
+}
+
 func renameDirectory(t *testing.T, f vfs.FS, dir string) {
 	ok(t, f.MkdirAll(dir+"/a/b"))
 	Put(t, f, dir+"/a/b/file", "x")

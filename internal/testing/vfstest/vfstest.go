@@ -37,6 +37,7 @@ func Run(t *testing.T, make func(t *testing.T) (vfs.FS, string)) {
 		{"RenameReplacesAFile", renameReplaces},
 		{"RenameMovesADirectory", renameDirectory},
 		{"RenameRefusals", renameRefusals},
+		{"NamedUntilItMoves", named},
 		{"NamesHaveAtMost255Bytes", longNames},
 		{"ListIsSorted", list},
 		{"StatDescribes", stat},
