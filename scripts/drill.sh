@@ -32,7 +32,7 @@ alone=30        # s within which three brokers may heal a fault without a person
 within="${WITHIN:-5000}" # ms in which a fault must be reported
 records=40000 # acknowledged before the fault, each with its number
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-drill.XXXXXX")"
-pids=() ports=() admins=() flags=() wrap=() profile=() also=() load=() watcher='' mounted='' frozen='' loop='' failed=''
+pids=() ports=() admins=() flags=() wrap=() profile=() also=() unchosen='' load=() watcher='' mounted='' frozen='' loop='' failed=''
 unset CHRONIKCTL_CONTEXT
 
 finish() {
@@ -249,11 +249,12 @@ untrue() {
   [ -s "$dir/untrue" ]
 }
 # follow: does what the remedy says, in its order. What it leaves to the operator's choice is
-# in names: TOPIC=... for a word in capitals.
+# in names: TOPIC=... for a word in capitals, and in unchosen: what it does not take.
 follow() {
   local step command word topic=''
   : >"$dir/steps"
   while IFS= read -r step; do
+    [[ -z "$unchosen" || ! "$step" =~ $unchosen ]] || continue
     echo "$step" >>"$dir/steps"
     case "$step" in
       'stop producers') stop_load ;;
@@ -416,8 +417,9 @@ full-disk() {
   local free
   free="$(df --output=avail -B1 "$dir/$target/data" | tail -n 1)"
   fallocate -l "$((free - 80000000))" "$dir/$target/data/of-another-process"
-  names=(TOPIC=backlog AGE=1s)
+  names=(TOPIC=backlog AGE=1s) unchosen='topic move|broker drain' # each broker has all replicas
   drill full-disk space data/logs
+  unchosen=''
   end
   release
 }

@@ -38,9 +38,7 @@ func (o *recorder) Refused(l *Listener, _ netip.Addr, why RefuseReason) {
 }
 func (o *recorder) Throttled(key int16, d time.Duration) { o.add("throttled %d: %v", key, d) }
 func (o *recorder) BudgetWait(name string)               { o.add("waits for %s", name) }
-func (o *recorder) Handshake(l *Listener, result string, _ time.Duration) {
-	o.add("%s handshake: %s", l.Name, result)
-}
+func (o *recorder) Handshake(e *HandshakeEvent)          { o.add("%s handshake: %s", e.Listener.Name, e.Result) }
 
 func (o *recorder) Login(e *LoginEvent) {
 	o.add("%s login with %s as %s, failed: %v", e.Listener.Name, e.Mechanism, e.Session.Principal, e.Err != nil)

@@ -240,9 +240,8 @@ type Observer interface {
 	Throttled(key int16, d time.Duration)
 	// BudgetWait is called when a reader has to wait for "produce" or "other" bytes.
 	BudgetWait(budget string)
-	// Handshake is called when a TLS handshake has ended: "ok", or why it failed, which is one of
-	// plain_text, late, certificate, principal, client_refused, protocol, busy, size and broken.
-	Handshake(l *Listener, result string, took time.Duration)
+	// Handshake is called when a TLS handshake has ended. It must not keep the event.
+	Handshake(*HandshakeEvent)
 	// Login is called when a client has logged in, or failed to, with SASL or with a certificate.
 	// It must not keep the event.
 	Login(*LoginEvent)
@@ -250,6 +249,21 @@ type Observer interface {
 	// the event.
 	Logout(*LogoutEvent)
 }
+
+// HandshakeEvent is the end of a TLS handshake.
+type HandshakeEvent struct {
+	Listener *Listener
+	Session  *Session // of the connection
+	// Result is "ok", or why it failed, which is one of plain_text, late, certificate, principal,
+	// ClientRefused, protocol, busy, size and broken.
+	Result string
+	Err    error  // nil: it succeeded
+	Remedy string // empty if there is none
+}
+
+// ClientRefused is the result of a handshake in which the client does not accept the listener's
+// certificate.
+const ClientRefused = "client_refused"
 
 // LoginEvent is a login that succeeded or failed.
 type LoginEvent struct {
@@ -340,7 +354,7 @@ func (NoObserver) Throttled(int16, time.Duration) {}
 func (NoObserver) BudgetWait(string) {}
 
 // Handshake implements Observer.
-func (NoObserver) Handshake(*Listener, string, time.Duration) {}
+func (NoObserver) Handshake(*HandshakeEvent) {}
 
 // Login implements Observer.
 func (NoObserver) Login(*LoginEvent) {}

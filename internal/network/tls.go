@@ -58,15 +58,23 @@ func (c *conn) secure() error {
 	if c.listener.TLS == nil {
 		return nil
 	}
-	began := time.Now()
 	err := c.shakeHands()
-	if !errors.Is(err, io.EOF) && !errors.Is(err, errStopped) {
-		c.srv.opts.Observer.Handshake(c.listener, handshakeResult(err), time.Since(began))
+	e, h := HandshakeEvent{Listener: c.listener, Session: c.session, Result: handshakeResult(err), Err: err}, (*handshakeError)(nil)
+	if errors.As(err, &h) {
+		e.Err, e.Remedy = h.err, h.remedy
 	}
-	if h := (*handshakeError)(nil); errors.As(err, &h) && (h.result == resultCertificate || h.result == resultPrincipal) {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, errStopped) {
+		c.srv.opts.Observer.Handshake(&e)
+	}
+	if e.IsLogin() {
 		c.srv.opts.Observer.Login(&LoginEvent{Listener: c.listener, Peer: c.peer, Session: c.session, Mechanism: byCertificate, Err: h})
 	}
 	return err
+}
+
+// IsLogin reports whether the observer gets an event of a failed login, too.
+func (e *HandshakeEvent) IsLogin() bool {
+	return e.Result == resultCertificate || e.Result == resultPrincipal
 }
 
 func (c *conn) shakeHands() error {
@@ -104,6 +112,9 @@ func (c *conn) shakeHands() error {
 	case err != nil && (isTimeout(err) || errors.Is(err, errLateLogin)):
 		return c.lateOrStopped()
 	case err != nil:
+		if alert := s.barren.stream.Alert; alert != 0 {
+			err = &net.OpError{Op: remoteError, Err: tls.AlertError(alert)}
+		}
 		return explainHandshake(err)
 	}
 	return c.certified(t)
@@ -325,6 +336,9 @@ func handshakeResult(err error) string {
 	return "broken"
 }
 
+// remoteError is how crypto/tls calls an alert of the client.
+const remoteError = "remote error"
+
 // explainHandshake returns the error of a failed handshake with what to change.
 func explainHandshake(err error) error {
 	e := &handshakeError{result: "protocol", err: fmt.Errorf("TLS handshake: %w", err),
@@ -335,8 +349,8 @@ func explainHandshake(err error) error {
 		e.result, e.remedy = "busy", "clients that connect again later, and with pauses, succeed"
 	case errors.Is(err, errLongHandshake):
 		e.result, e.remedy = "size", "use a shorter certificate chain at the client"
-	case errors.As(err, &op) && op.Op == "remote error":
-		e.result, e.remedy = "client_refused", "the client does not accept the certificate of this listener: check its truststore "+
+	case errors.As(err, &op) && op.Op == remoteError:
+		e.result, e.remedy = ClientRefused, "the client does not accept the certificate of this listener: check its truststore "+
 			"(ssl.truststore.location) and that it connects to a name that the certificate has"
 	case errors.As(err, &verify), strings.Contains(err.Error(), "certificate"):
 		e.result, e.remedy = resultCertificate, "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"

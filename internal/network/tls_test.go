@@ -260,6 +260,41 @@ func TestClientRefusesTheServer(t *testing.T) {
 	}
 }
 
+// OpenSSL sends the alert of a client that does not trust the server without encryption, and
+// closes the connection.
+func TestClientRefusesTheServerAsOpenSSLDoes(t *testing.T) {
+	seen := &recorder{}
+	f := start(t, echo, func(o *Options) { o.Observer = seen })
+	nc := dial(t, f.secured(t, tls.NoClientCert, nil)).Conn
+	alert := &atAnswer{Conn: nc, send: []byte{21, 3, 3, 0, 2, 2, 48}}
+	c := tls.Client(alert, &tls.Config{RootCAs: newAuthority(t, "another").pool(), ServerName: "broker", MinVersion: tls.VersionTLS13})
+	if err := c.Handshake(); err == nil {
+		t.Fatal("the client has no answer")
+	}
+	f.waitNone()
+	f.end(t)
+	if !slices.Contains(seen.told, "secure handshake: client_refused") {
+		t.Errorf("told %q", seen.told)
+	}
+}
+
+// atAnswer is a connection on which something is sent when the first answer has arrived, and
+// nothing else than what was sent before.
+type atAnswer struct {
+	net.Conn
+	send []byte
+}
+
+func (a *atAnswer) Read(p []byte) (int, error) {
+	n, err := a.Conn.Read(p)
+	if err == nil && a.send != nil {
+		_, err = a.Conn.Write(a.send)
+		a.send = nil
+		return 0, errors.Join(err, io.EOF, a.Conn.Close())
+	}
+	return n, err
+}
+
 // waitNone waits until all connections have ended on their own.
 func (f *fixture) waitNone() {
 	for f.Stats().Connections > 0 {

@@ -33,14 +33,24 @@ type Records struct {
 	head [5]byte // of a record, as far as it was received (RFC 8446, 5.1)
 	got  int     // bytes of head
 	rest int     // bytes of the present record that are still missing
+
+	// Alert is the description of the last alert that was not encrypted (RFC 8446, 6); 0: none.
+	// OpenSSL refuses a certificate so also in TLS 1.3, where crypto/tls takes it for a wrong record.
+	Alert uint8
 }
+
+// plainAlert returns the header of an alert that is not encrypted, in the version of another one.
+func plainAlert(like [5]byte) [5]byte { return [5]byte{21, like[1], like[2], 0, 2} }
 
 // Count returns how many records begin in the next bytes.
 func (r *Records) Count(p []byte) (n int) {
 	for len(p) > 0 {
 		if r.rest > 0 {
 			k := min(r.rest, len(p))
-			r.rest, p = r.rest-k, p[k:]
+			if r.rest -= k; r.rest == 0 && r.head == plainAlert(r.head) {
+				r.Alert = p[k-1]
+			}
+			p = p[k:]
 			continue
 		}
 		k := copy(r.head[r.got:], p)

@@ -173,8 +173,20 @@ func (o *Network) Throttled(key int16, d time.Duration) {
 func (o *Network) BudgetWait(budget string) { o.net.BudgetWaits.WithLabelValues(budget).Inc() }
 
 // Handshake implements network.Observer.
-func (o *Network) Handshake(l *network.Listener, result string, _ time.Duration) {
-	o.net.Handshakes.WithLabelValues(l.Name, result).Inc()
+func (o *Network) Handshake(e *network.HandshakeEvent) {
+	o.net.Handshakes.WithLabelValues(e.Listener.Name, e.Result).Inc()
+	kind := view.RefusedHandshake
+	if e.Result == network.ClientRefused {
+		kind = view.RefusedByClient
+	}
+	switch {
+	case e.Err == nil:
+		o.refused.Passed(view.RefusedHandshake, "")
+		o.refused.Passed(view.RefusedByClient, "")
+	case e.Remedy != "" && !e.IsLogin(): // Login counts those
+		o.refused.Refused(kind, e.Result, e.Listener.Name, refusals.Who{Address: origin.OfHost(e.Session.Host)}, 0,
+			func() (text, lift string) { return e.Err.Error(), e.Remedy })
+	}
 }
 
 // Login implements network.Observer.

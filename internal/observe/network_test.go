@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -103,6 +104,16 @@ func TestRefusalsAreCountedByClient(t *testing.T) {
 	s := &network.Session{Principal: "User:eve", Host: "10.0.0.2"}
 	o.Login(&network.LoginEvent{Listener: l, Session: s, Mechanism: "PLAIN", Err: &login.Failure{User: "bob", Reason: "wrong"}})
 	o.Login(&network.LoginEvent{Listener: l, Session: s, Mechanism: "PLAIN"})
+	for _, result := range []string{"late", "certificate", "protocol", network.ClientRefused, "ok"} {
+		e := network.HandshakeEvent{Listener: l, Session: s, Result: result}
+		if result != "ok" {
+			e.Err = errors.New(result)
+		}
+		if result != "late" {
+			e.Remedy = "trust"
+		}
+		o.Handshake(&e)
+	}
 	var limits []string
 	for _, x := range o.refused.Last() {
 		switch {
@@ -111,13 +122,16 @@ func TestRefusalsAreCountedByClient(t *testing.T) {
 		case x.Kind == view.RefusedLogin && x.Who == view.Client{User: "User:bob", Address: "10.0.0.2"} && x.Rule == "clients" &&
 			x.Detail == "wrong" && x.PassedAll == 1:
 			limits = append(limits, "login")
+		case x.Who == view.Client{Address: "10.0.0.2"} && x.Rule == "clients" && x.Lift == "trust" && x.PassedAll == 1 &&
+			(x.Kind == view.RefusedByClient) == (x.Cause == network.ClientRefused):
+			limits = append(limits, x.Cause)
 		default:
 			t.Errorf("%+v", x)
 		}
 	}
 	slices.Sort(limits)
-	want := []string{"listener.name.clients.max.connections", "login", "max.connections", "max.connections.per.ip",
-		"max.connections.unauthenticated", "open files"}
+	want := []string{network.ClientRefused, "listener.name.clients.max.connections", "login", "max.connections", "max.connections.per.ip",
+		"max.connections.unauthenticated", "open files", "protocol"}
 	if !slices.Equal(limits, want) {
 		t.Errorf("refused by %q, want %q", limits, want)
 	}

@@ -11,6 +11,8 @@ type RefusalKind uint8
 // The kinds of refusals.
 const (
 	RefusedConnection RefusalKind = iota // a limit of connections
+	RefusedByClient                      // a client that does not accept the broker's certificate
+	RefusedHandshake                     // a TLS handshake that failed otherwise, but for the login
 	RefusedLogin                         // a login that failed
 	RefusedRight                         // a right that the client does not have
 	RefusedQuota                         // a quota
@@ -20,15 +22,15 @@ const (
 // Refused is what was refused to one client by one cause in the last minute.
 type Refused struct {
 	Kind RefusalKind
-	// Cause is the name of a limit, of a mechanism, or of an operation with its resource. Rule is
-	// whose limit it is; empty if there is only one.
+	// Cause is the name of a limit, of a mechanism, of a result of handshakes, or of an operation
+	// with its resource. Rule is whose limit it is, or the listener; empty if there is only one.
 	Cause, Rule string
 	Who         Client // the zero value stands for several others
 	Count       int
 	Longest     time.Duration // the longest wait
 	Since       time.Time     // the first refusal after a minute without any
 	Detail      string        // the value of a limit, the reason, or the access rule
-	Lift        string        // the command that removes the access rule; empty without one
+	Lift        string        // the command that removes the access rule, or the remedy; empty without one
 	// Passed is how often the same was not refused to the user since then, at most in the last
 	// minute; PassedAll is that of all clients, for all causes of the kind.
 	Passed, PassedAll int

@@ -27,6 +27,9 @@ const (
 const (
 	refusedMany = 10 // in a minute
 	refusedLong = 20 * time.Second
+	// distrustedMany is refusedMany for clients that do not accept the certificate: nothing but a
+	// client that wants to use this broker gets so far, and librdkafka's pause 10 s.
+	distrustedMany = 3
 	// quotaLong is how long the request of a client that shares a quota waits, of the 30 s after
 	// which Kafka's clients give up. What waits less is slowed down, which is what a quota is for.
 	quotaLong = 10 * time.Second
@@ -49,7 +52,11 @@ func (r *refused) add(x *view.Refused) {
 
 // many reports whether it is a matter for the operator.
 func (r *refused) many(now time.Time) bool {
-	return r.count >= refusedMany && now.Sub(r.since) >= refusedLong
+	many := refusedMany
+	if r.of[0].Kind == view.RefusedByClient {
+		many = distrustedMany
+	}
+	return r.count >= many && now.Sub(r.since) >= refusedLong
 }
 
 // who lists the clients, with the numbers of refusals.
@@ -108,6 +115,8 @@ func checkRefused(f *Facts, n *notes) {
 		switch g.of[0].Kind {
 		case view.RefusedConnection:
 			f.refusedConnections(g, n)
+		case view.RefusedByClient, view.RefusedHandshake:
+			refusedHandshakes(g, n)
 		case view.RefusedLogin:
 			refusedLogins(g, n)
 		case view.RefusedRight:
@@ -171,6 +180,25 @@ func (f *Facts) refusedConnections(r *refused, n *notes) {
 	}
 	x.Problem = fmt.Sprintf("%s by %s%s, %s: %s", text.Plural(r.count, "new connection was refused", "new connections were refused"),
 		limit, value, r.inTheMinute(), r.who())
+	n.addFinding(x)
+}
+
+// refusedHandshakes reports clients that cannot begin to speak TLS. What scans the network fails
+// so, too.
+func refusedHandshakes(r *refused, n *notes) {
+	first := &r.of[0]
+	if first.Kind == view.RefusedHandshake && first.PassedAll >= r.count {
+		return
+	}
+	x := health.Finding{Severity: health.Warn, Subject: "TLS on listener " + first.Rule,
+		Problem: fmt.Sprintf("%s, %s, and %d succeeded: %s; the reason: %s", text.Plural(r.count, "handshake failed", "handshakes failed"),
+			r.inTheMinute(), first.PassedAll, r.who(), first.Detail),
+		Works:  "other clients are served, and connections that are open stay",
+		Remedy: first.Lift}
+	if first.Kind == view.RefusedByClient {
+		x.Remedy += "; if `chronikd secure add` has issued `ca.pem` again for this broker, give these clients the new one, and start those " +
+			"again that read it only when they start"
+	}
 	n.addFinding(x)
 }
 

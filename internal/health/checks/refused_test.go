@@ -16,6 +16,8 @@ func TestRefusedClients(t *testing.T) {
 	bob := view.Client{User: "User:bob", ClientID: "app", Address: "10.0.0.1"}
 	connection := view.Refused{Kind: view.RefusedConnection, Cause: LimitTotal, Who: view.Client{Address: "10.0.0.1"}, Count: 40}
 	login := view.Refused{Kind: view.RefusedLogin, Cause: "PLAIN", Rule: "clients", Who: bob, Count: 40, Detail: "the password is wrong"}
+	tls := view.Refused{Kind: view.RefusedHandshake, Cause: "plain_text", Rule: "clients", Who: view.Client{Address: "10.0.0.1"}, Count: 40,
+		Detail: "no TLS", Lift: "set security.protocol"}
 	right := view.Refused{Kind: view.RefusedRight, Cause: "WRITE on TOPIC", Who: bob, Count: 40}
 	slow := view.Refused{Kind: view.RefusedQuota, Cause: "producer_byte_rate", Rule: "user=<default>,client-id=a b", Who: bob, Count: 2,
 		Detail: "100", Longest: 2 * time.Minute}
@@ -36,8 +38,14 @@ func TestRefusedClients(t *testing.T) {
 		"logins fail": {login, health.Warn, []string{"40 logins failed with PLAIN", "User:bob client id app from 10.0.0.1 (40)",
 			"the password is wrong", "chronikctl user set-password"}},
 		"most logins succeed": {with(login, func(x *view.Refused) { x.PassedAll = 40 }), "", nil},
-		"no rule allows it":   {right, health.Note, []string{"40 requests were refused", "no rule allows it", "WRITE on TOPIC"}},
-		"a rule denies it":    {with(right, func(x *view.Refused) { x.Detail = "DENY User:bob WRITE" }), health.Note, nil},
+		"no TLS": {tls, health.Warn, []string{"TLS on listener clients", "40 handshakes failed", "from 10.0.0.1 (40)", "no TLS",
+			"set security.protocol"}},
+		"most speak TLS": {with(tls, func(x *view.Refused) { x.PassedAll = 40 }), "", nil},
+		"the certificate is not accepted": {with(tls, func(x *view.Refused) { x.Kind, x.Count, x.PassedAll = view.RefusedByClient, 3, 40 }),
+			health.Warn, []string{"3 handshakes failed", "and 40 succeeded", "`ca.pem`"}},
+		"one client looks once": {with(tls, func(x *view.Refused) { x.Kind, x.Count = view.RefusedByClient, 2 }), "", nil},
+		"no rule allows it":     {right, health.Note, []string{"40 requests were refused", "no rule allows it", "WRITE on TOPIC"}},
+		"a rule denies it":      {with(right, func(x *view.Refused) { x.Detail = "DENY User:bob WRITE" }), health.Note, nil},
 		"a rule denies it to all": {with(right, func(x *view.Refused) { x.Detail, x.Lift = "DENY User:* WRITE", "`lift`" }), health.Warn,
 			[]string{"a rule denies it, DENY User:* WRITE", "remove the rule with `lift`"}},
 		"a client that works": {with(right, func(x *view.Refused) { x.Passed = 40 }), "", nil},
@@ -64,7 +72,7 @@ func TestRefusedClients(t *testing.T) {
 			x := n.findings[0]
 			checkStops(t, &x)
 			for _, text := range c.says {
-				if all := x.Problem + "; " + x.Works + "; " + x.Remedy; !strings.Contains(all, text) {
+				if all := x.Subject + "; " + x.Problem + "; " + x.Works + "; " + x.Remedy; !strings.Contains(all, text) {
 					t.Errorf("%q is not in %q", text, all)
 				}
 			}

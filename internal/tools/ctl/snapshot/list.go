@@ -18,7 +18,8 @@ func list(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the snapshots of the cluster", Args: app.Args(0, 0, "no argument"),
 		Long: "list shows the snapshots in the object store, the newest last, and what the cluster does about them now.\n" +
-			"Times are UTC. UPLOADED is what a snapshot added to the store.",
+			"Times are UTC. UPLOADED is what a snapshot added to the store. A complete one has all partitions; whether its objects can\n" +
+			"still be read is what VERIFIED says, and chronikctl snapshot verify reads them now.",
 		Example: "  chronikctl snapshot list\n  chronikctl snapshot list -o json",
 		RunE: a.Both(func(ctx context.Context, _ *kadm.Client, cl *kgo.Client, _ []string) error {
 			x, err := read(ctx, cl)
@@ -29,7 +30,7 @@ func list(a *app.App) *cobra.Command {
 				"UPLOADED#", "VERIFIED", "STATE"}}
 			for i := range x.Snapshots {
 				s := &x.Snapshots[i]
-				state := "good"
+				state := "complete"
 				if s.Damage != "" {
 					state = "damaged"
 				} else if s.Offline > 0 {

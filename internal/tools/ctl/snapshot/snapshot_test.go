@@ -154,7 +154,7 @@ var commands = []struct {
 }{
 	{"an empty list", "list", nil, 0, []string{"no snapshots"}, nil},
 	{"a list", "list", func(f *fake) { f.list.Snapshots = three() }, 0,
-		[]string{"NUMBER", "2030-03-17T17:46:40Z", "1.23s", "good", "incomplete", "damaged", "never"}, nil},
+		[]string{"NUMBER", "2030-03-17T17:46:40Z", "1.23s", "complete", "incomplete", "damaged", "never"}, nil},
 	{"without an object store", "list", func(f *fake) { f.list.Service.URL = "" }, 0,
 		[]string{"no snapshots are taken: archive.url is not set"}, nil},
 	{"a snapshot in progress, after failures", "list", func(f *fake) {
