@@ -35,7 +35,8 @@ type Records struct {
 	rest int     // bytes of the present record that are still missing
 
 	// Alert is the description of the last alert that was not encrypted (RFC 8446, 6); 0: none.
-	// OpenSSL refuses a certificate so also in TLS 1.3, where crypto/tls takes it for a wrong record.
+	// OpenSSL refuses a certificate so also in TLS 1.3, where crypto/tls takes it for a wrong
+	// record.
 	Alert uint8
 }
 

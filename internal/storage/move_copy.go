@@ -131,6 +131,9 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 	if err == nil && seal {
 		err = x.complete(l, s, c, f)
 	}
+	if !c.whole && !c.failed { // a later pass continues it, and would not hear of a write-back that fails meanwhile
+		err = cmp.Or(err, x.sync(c, f))
+	}
 	if e := f.Close(); e != nil {
 		c.failed, c.whole, err = true, false, cmp.Or(err, e)
 	}
@@ -141,11 +144,11 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 func (x *move) complete(l *Log, s *segment.Segment, c *segmentCopy, f vfs.File) error {
 	fsys := x.to.opt.FS
 	err := f.Truncate(c.at.Pos) // a flaw at the end has no bytes, preallocated space too many
-	if err == nil && !x.to.opt.broken.has(skipMoveSync) {
-		err = f.Datasync()
-	}
 	if err != nil {
 		c.failed = true
+		return err
+	}
+	if err := x.sync(c, f); err != nil {
 		return err
 	}
 	written, err := s.Written()
@@ -182,6 +185,16 @@ func (x *move) complete(l *Log, s *segment.Segment, c *segmentCopy, f vfs.File) 
 	}
 	c.whole = true
 	return nil
+}
+
+// sync makes what was copied durable.
+func (x *move) sync(c *segmentCopy, f vfs.File) error {
+	if x.to.opt.broken.has(skipMoveSync) {
+		return nil
+	}
+	err := f.Datasync()
+	c.failed = err != nil
+	return err
 }
 
 // copiedFile is the file of a segment. Each read also writes what it has read to the copy.

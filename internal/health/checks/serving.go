@@ -35,7 +35,7 @@ func servingChecks() []Check {
 		{Name: "missing_files", run: checkMissing,
 			Doc: "Partitions whose files were removed or cut while the broker uses them: they end when it stops."},
 		{Name: health.CheckRefused, run: checkRefused,
-			Doc: "Clients that the broker refuses or holds back, for long and in numbers, because of its configuration: limits of connections, TLS handshakes and logins that fail, access rules and quotas; and clients that do not accept its certificate."},
+			Doc: "Clients that the broker refuses or holds back, for long and in numbers, because of its configuration: limits of connections, failed handshakes and logins, access rules, quotas. Clients that refuse its certificate."},
 		{Name: "metadata", run: checkMetadata,
 			Doc: "Whether topics and configs can be changed, whether all parts of the broker follow them, and whether the copy of the metadata is complete."},
 		{Name: "group", run: checkGroups,

@@ -11,6 +11,7 @@
 package errfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"math/bits"
@@ -75,7 +76,7 @@ type Call struct {
 	N    int    // number of calls since Add that match the rule's Ops, Path and When, including this one
 }
 
-// Drop is the effect of a failed Datasync on the file's dirty pages. The wrapped file system must
+// Drop is the effect of a failed write-back on the file's dirty pages. The wrapped file system must
 // support it (crashfs does); others keep them dirty.
 type Drop uint8
 
@@ -89,6 +90,10 @@ const (
 	// does this if it needs the memory.
 	DropEvicted
 )
+
+// ErrUnseen is the Err of a Close that succeeds, and after which the write-back of the file's dirty
+// pages fails, see Drop: the kernel reports that only to processes that have the file open.
+var ErrUnseen = errors.New("a failed write-back that no process sees")
 
 // Rule determines which calls fail, and how.
 type Rule struct {
@@ -113,7 +118,7 @@ type Rule struct {
 	Err error
 	// Short is the number of bytes that a Write writes, or a Read reads, before Err.
 	Short int
-	// Drop applies to Datasync.
+	// Drop applies to Datasync and Close.
 	Drop Drop
 }
 

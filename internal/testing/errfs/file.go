@@ -1,6 +1,8 @@
 package errfs
 
 import (
+	"errors"
+
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -97,9 +99,7 @@ func (h *file) Datasync() error {
 	if r == nil {
 		return h.under.Datasync()
 	}
-	if d, ok := h.under.(dropper); ok && r.Drop != KeepDirty {
-		d.DropDirty(r.Drop == DropCached)
-	}
+	h.drop(r)
 	return failed(c, r.Err)
 }
 
@@ -144,9 +144,21 @@ func (h *file) Size() (int64, error) {
 
 // Close implements vfs.File. It closes the file even if a rule fails it, as a kernel does.
 func (h *file) Close() error {
-	fault := h.fs.fails(Call{Op: Close, Path: h.Name()})
-	if err := h.under.Close(); err != nil {
+	c := Call{Op: Close, Path: h.Name()}
+	r := h.fs.enter(c)
+	if r == nil {
+		return h.under.Close()
+	}
+	h.drop(r)
+	if err := h.under.Close(); err != nil || errors.Is(r.Err, ErrUnseen) {
 		return err
 	}
-	return fault
+	return failed(c, r.Err)
+}
+
+// drop has the effect of a rule on dirty pages.
+func (h *file) drop(r *Rule) {
+	if d, ok := h.under.(dropper); ok && r.Drop != KeepDirty {
+		d.DropDirty(r.Drop == DropCached)
+	}
 }
