@@ -3,6 +3,7 @@ package broker
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -132,6 +133,9 @@ func TestListsHaveVisibleEntriesOnly(t *testing.T) {
 	g := newGuarded(t, quick)
 	g.authWorld(t)
 	w := g.dial(t)
+	for ask[*kmsg.ListTransactionsResponse](t, w, 1, kmsg.NewPtrListTransactionsRequest()).ErrorCode != 0 {
+		time.Sleep(time.Millisecond) // a partition of the coordinator is being loaded
+	}
 	lists := func() (all []string) {
 		for _, x := range ask[*kmsg.ListGroupsResponse](t, w, 4, kmsg.NewPtrListGroupsRequest()).Groups {
 			all = append(all, x.Group)

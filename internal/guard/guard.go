@@ -33,8 +33,9 @@ type Guard struct {
 	Logins   *Logins           // nil if no listener has SASL
 	Rules    func() *acl.Rules // nil without authorization, and before Follow
 
-	audit atomic.Pointer[audit.Log] // see Audit
-	taken string                    // what TakeUsers has set last
+	audit   atomic.Pointer[audit.Log] // see Audit
+	taken   string                    // what TakeUsers has set last
+	removed bool                      // by TakeUsers, and the directory is not synced yet
 }
 
 // New returns the guard of a configuration, without rules and quotas. It opens no file.

@@ -100,23 +100,30 @@ func AwaitTaken(ctx context.Context, fsys vfs.FS, dir string) error {
 // metadata of its cluster, and records that in the audit log as a change of the user who left them.
 func (g *Guard) TakeUsers(ctx context.Context, fsys vfs.FS, control *controller.Controller) error {
 	at := path.Join(g.cfg.DataDir, newUsers)
-	if _, err := fsys.Stat(at); errors.Is(err, fs.ErrNotExist) {
+	text, err := vfs.ReadFile(fsys, at)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && string(text) != g.taken {
+		if err := g.setUsers(ctx, string(text), control); err != nil {
+			return fmt.Errorf("%s: not set yet: %w", at, err)
+		}
+	}
+	if err == nil {
+		g.taken = string(text) // not again if the file cannot be removed
+		if err := fsys.Remove(at); err != nil {
+			return fmt.Errorf("the passwords are set, but the file that has them stays: %w", err)
+		}
+		g.removed = true
+	}
+	if !g.removed {
 		return nil
 	}
-	text, err := vfs.ReadFile(fsys, at)
-	if err != nil {
-		return err
+	if err := fsys.SyncDir(g.cfg.DataDir); err != nil { // a power loss would bring the file back, and the passwords of now
+		return fmt.Errorf("the passwords are set, but %s may come back: %w", at, err)
 	}
-	if string(text) != g.taken {
-		if err := g.setUsers(ctx, string(text), control); err != nil {
-			return fmt.Errorf("%s: %w", at, err)
-		}
-		g.taken = string(text) // not again if the file cannot be removed
-	}
-	if err := fsys.Remove(at); err != nil {
-		return err
-	}
-	return fsys.SyncDir(g.cfg.DataDir)
+	g.taken, g.removed = "", false
+	return nil
 }
 
 // setUsers sets the passwords of a file of LeaveUser.
@@ -152,7 +159,7 @@ func (g *Guard) FollowUsers(ctx context.Context, fsys vfs.FS, control *controlle
 	for pause.Sleep(ctx, takeEvery) == nil {
 		err := g.TakeUsers(ctx, fsys, control)
 		if err != nil && err.Error() != said && ctx.Err() == nil {
-			g.log.Warn("passwords that chronikd user add has left are not set yet", zap.Error(err))
+			g.log.Warn("a file that chronikd user add has left stays", zap.Error(err))
 			said = err.Error()
 		}
 	}

@@ -1,8 +1,11 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
+	"syscall"
 )
 
 // MakeDir creates a directory and its missing parents durably: it syncs every directory that got a
@@ -27,17 +30,22 @@ func MakeDir(fsys FS, name string) error {
 		}
 	}
 	if err == nil && len(infos) == 0 {
-		syncAbove(fsys, there)
+		return syncAbove(fsys, there)
 	}
 	return nil
 }
 
 // syncAbove syncs the directories above name, as far up as permissions allow: other users may own
-// the upper ones.
-func syncAbove(fsys FS, name string) {
+// the upper ones, and special file systems sync no directory.
+func syncAbove(fsys FS, name string) error {
 	for p := name; p != "." && p != "/"; p = path.Dir(p) {
-		if fsys.SyncDir(path.Dir(p)) != nil {
-			return
+		err := fsys.SyncDir(path.Dir(p))
+		switch {
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EROFS):
+			return nil
+		case err != nil:
+			return fmt.Errorf("make directory: %w", err)
 		}
 	}
+	return nil
 }

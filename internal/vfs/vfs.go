@@ -48,7 +48,9 @@ type FS interface {
 	// SetModified sets Info.Modified of a file, because its bytes are a copy of bytes written at
 	// that time. It makes nothing durable.
 	SetModified(name string, at time.Time) error
-	// SyncDir makes the entries of a directory durable.
+	// SyncDir makes the entries of a directory durable. After an error it may be called again, and
+	// then proves that they are: a file system with a journal, as ext4 and XFS are by default,
+	// accepts no changes after its journal has failed.
 	SyncDir(dir string) error
 	// Lock takes an exclusive lock on the file name, creating it if necessary, and writes holder to
 	// it. If another process has the lock, the error matches ErrLocked and its text contains what

@@ -3,15 +3,14 @@
 // It wraps any vfs.FS and passes every call through, except those that match a rule: they return an
 // error, take long, write only a part, or drop dirty pages as a failed fdatasync does. Independent
 // of rules it can simulate a full disk. Without rules and quota it behaves like the wrapped file
-// system. A call that it fails does not reach the wrapped file system, except Close and the part of
-// a short write. It counts the calls by kind.
+// system, except for what is closed before it is synced. A call that it fails does not reach the
+// wrapped file system, except Close and the part of a short write. It counts the calls by kind.
 //
 // Tests of all code that stores bytes use it, over crashfs if they must know what survives. It
 // knows nothing of the stored data.
 package errfs
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"math/bits"
@@ -91,10 +90,6 @@ const (
 	DropEvicted
 )
 
-// ErrUnseen is the Err of a Close that succeeds, and after which the write-back of the file's dirty
-// pages fails, see Drop: the kernel reports that only to processes that have the file open.
-var ErrUnseen = errors.New("a failed write-back that no process sees")
-
 // Rule determines which calls fail, and how.
 type Rule struct {
 	// Ops are the kinds of calls; 0 means Any.
@@ -118,7 +113,7 @@ type Rule struct {
 	Err error
 	// Short is the number of bytes that a Write writes, or a Read reads, before Err.
 	Short int
-	// Drop applies to Datasync and Close.
+	// Drop applies to Datasync.
 	Drop Drop
 }
 
@@ -199,7 +194,9 @@ func (f *Fault) act(c *Call) bool {
 	return affects
 }
 
-// FS is a file system that can fail.
+// FS is a file system that can fail. Also without a rule, what was not synced when a file is closed
+// is never on the disk (DropCached): a write-back may fail when no process has the file open, which
+// the kernel then reports to none.
 type FS struct {
 	under vfs.FS
 	full  quota

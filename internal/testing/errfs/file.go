@@ -1,8 +1,6 @@
 package errfs
 
 import (
-	"errors"
-
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -99,7 +97,7 @@ func (h *file) Datasync() error {
 	if r == nil {
 		return h.under.Datasync()
 	}
-	h.drop(r)
+	h.drop(r.Drop)
 	return failed(c, r.Err)
 }
 
@@ -142,23 +140,20 @@ func (h *file) Size() (int64, error) {
 	return h.under.Size()
 }
 
-// Close implements vfs.File. It closes the file even if a rule fails it, as a kernel does.
+// Close implements vfs.File. It closes the file even if a rule fails it, as a kernel does. It drops
+// the dirty pages, see FS.
 func (h *file) Close() error {
-	c := Call{Op: Close, Path: h.Name()}
-	r := h.fs.enter(c)
-	if r == nil {
-		return h.under.Close()
-	}
-	h.drop(r)
-	if err := h.under.Close(); err != nil || errors.Is(r.Err, ErrUnseen) {
+	fault := h.fs.fails(Call{Op: Close, Path: h.Name()})
+	h.drop(DropCached)
+	if err := h.under.Close(); err != nil {
 		return err
 	}
-	return failed(c, r.Err)
+	return fault
 }
 
-// drop has the effect of a rule on dirty pages.
-func (h *file) drop(r *Rule) {
-	if d, ok := h.under.(dropper); ok && r.Drop != KeepDirty {
-		d.DropDirty(r.Drop == DropCached)
+// drop has its effect on the file's dirty pages.
+func (h *file) drop(how Drop) {
+	if d, ok := h.under.(dropper); ok && how != KeepDirty {
+		d.DropDirty(how == DropCached)
 	}
 }
