@@ -1,13 +1,21 @@
 package guard
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // keysOf returns the credentials of a user, all of whose bytes are the same letter.
@@ -33,6 +41,37 @@ func TestFormatIsFixed(t *testing.T) {
 	want := "# uid=0\n" + kim + strings.ReplaceAll(kim, "kim:", " b:") + strings.ReplaceAll(kim, "kim:", "c:")
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Whichever call fails, a password that was left is there after a power loss, and one that was taken
+// does not come back.
+func TestI7AFaultAtEveryCallOfLeftUsers(t *testing.T) {
+	for failing := 1; ; failing++ {
+		power := crashfs.New(1)
+		must.OK(t, vfs.MakeDir(power, "/data"))
+		disk := errfs.New(power)
+		fault := disk.Add(errfs.Rule{From: failing, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		again := func(call func() error) {
+			if err := call(); err != nil {
+				must.OK(t, call())
+			}
+		}
+		again(func() error {
+			return LeaveUser(disk, "/data", "kim", secret.Of("password"), func(string) error { return nil })
+		})
+		text, err := vfs.ReadFile(power.PowerLossImage(crashfs.DropUnsynced, 1), "/data/"+newUsers)
+		if err != nil || !strings.Contains(string(text), "kim:") {
+			t.Errorf("call %d failed: %q is left, %v", failing, text, err)
+		}
+		g := &Guard{cfg: &config.Config{DataDir: "/data"}, taken: string(text)} // set, and not removed yet
+		again(func() error { return g.TakeUsers(context.Background(), disk, nil) })
+		if _, err := power.PowerLossImage(crashfs.DropUnsynced, 1).Stat("/data/" + newUsers); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("call %d failed: the file comes back: %v", failing, err)
+		}
+		if fault.Hits() == 0 {
+			return
+		}
 	}
 }
 

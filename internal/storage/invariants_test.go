@@ -113,8 +113,9 @@ func TestI4EndsAreOrdered(t *testing.T) {
 	}
 }
 
-// A failed fdatasync drops the pages, and the next one succeeds. The file is never written or
-// synced again; a new one gets its records.
+// A failed fdatasync drops the pages, and the next one succeeds. Nothing more is written to the
+// file, and it is synced only after it was cut to what was synced before; a new one gets its
+// records.
 func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
 	for _, drop := range []errfs.Drop{errfs.DropCached, errfs.DropEvicted} {
 		disk := crashfs.New(1)
@@ -126,6 +127,9 @@ func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
 		put(t, l, 4, 1000)
 		failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: firstSegment, Count: 1, Err: syscall.EIO, Drop: drop})
 		again := errs.Add(errfs.Rule{Ops: errfs.Write, Path: firstSegment})
+		var cut atomic.Bool
+		errs.Add(errfs.Rule{Ops: errfs.Truncate, Path: firstSegment, Before: func(errfs.Call) { cut.Store(true) }})
+		uncut := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: firstSegment, When: func(errfs.Call) bool { return !cut.Load() }})
 		if err := l.flushAndSync(); err == nil || failed.Hits() != 1 {
 			t.Fatalf("flush: %v, %d failures", err, failed.Hits())
 		}
@@ -135,6 +139,9 @@ func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
 		must(t, l.flushAndSync())
 		if again.Hits() != writes {
 			t.Error("the dead file was written to")
+		}
+		if n := uncut.Hits(); n > 0 || !cut.Load() {
+			t.Errorf("it was synced %d times before it was cut", n)
 		}
 		holds(t, l, 9)
 		must(t, d.checkpoint(nil))

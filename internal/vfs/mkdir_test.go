@@ -1,12 +1,38 @@
 package vfs_test
 
 import (
+	"syscall"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
+
+// A failed sync of any directory is an error, but for those of other users, and after it the call
+// can be repeated.
+func TestMakeDirHearsOfFailedSyncs(t *testing.T) {
+	const dir = "/a/b/c"
+	for at, failed := 1, true; failed; at++ {
+		for _, why := range []error{syscall.EIO, syscall.EACCES} {
+			power := crashfs.New(1)
+			must.OK(t, power.MkdirAll("/a")) // empty, and not synced
+			f := errfs.New(power)
+			fault := f.Add(errfs.Rule{Ops: errfs.SyncDir, From: at, Count: 1, Err: why})
+			err := vfs.MakeDir(f, dir)
+			if failed = fault.Hits() > 0; failed && err == nil && why == syscall.EIO {
+				t.Errorf("sync %d failed, and the directory is made", at)
+			}
+			if err != nil {
+				must.OK(t, vfs.MakeDir(f, dir))
+			}
+			if _, err := power.PowerLossImage(crashfs.DropUnsynced, 1).Stat(dir); err != nil && why == syscall.EIO {
+				t.Errorf("sync %d failed once: %v", at, err)
+			}
+		}
+	}
+}
 
 // A directory created by MakeDir survives a power loss, even if the process was killed at any call
 // of MakeDir and the next process found the directory.

@@ -8,10 +8,10 @@
 // synced with the batches, and never taken for an empty one. The package appends, syncs, finds a
 // batch by offset or by timestamp, reads, and finds the valid prefix of a file after a crash.
 //
-// A Segment whose write or datasync failed is never written or synced again (Err). Bytes read from
-// the disk are returned only after their checksum was verified. The indexes by offset and by time
-// are caches: they are not synced, and a lookup verifies each entry against the batch that it
-// points to.
+// To a Segment whose write or datasync failed nothing more is written (Err). It can only be cut to
+// what was synced before. Bytes read from the disk are returned only after their checksum was
+// verified. The indexes by offset and by time are caches: they are not synced, and a lookup
+// verifies each entry against the batch that it points to.
 //
 // The package knows nothing of journals, replicas or retention. A Segment has one writer at a time;
 // readers may run concurrently.
