@@ -44,8 +44,8 @@ func TestFormatIsFixed(t *testing.T) {
 	}
 }
 
-// Whichever call fails, a password that was left is there after a power loss, and one that was taken
-// does not come back.
+// Whichever call fails, a password that was left is there after a power loss, and one that was
+// taken does not come back.
 func TestI7AFaultAtEveryCallOfLeftUsers(t *testing.T) {
 	for failing := 1; ; failing++ {
 		power := crashfs.New(1)

@@ -131,7 +131,7 @@ func (m *Manager) copySegment(ctx context.Context, x *move, l *Log, s *segment.S
 	if err == nil && seal {
 		err = x.complete(l, s, c, f)
 	}
-	if !c.whole && !c.failed { // a later pass continues it, and would not hear of a write-back that fails meanwhile
+	if !c.whole && !c.failed { // a later pass continues it, and no process sees a write-back that fails meanwhile
 		err = cmp.Or(err, x.sync(c, f))
 	}
 	if e := f.Close(); e != nil {

@@ -15,7 +15,7 @@ import (
 func TestMakeDirHearsOfFailedSyncs(t *testing.T) {
 	const dir = "/a/b/c"
 	for at, failed := 1, true; failed; at++ {
-		for _, why := range []error{syscall.EIO, syscall.EACCES} {
+		for _, why := range []syscall.Errno{syscall.EIO, syscall.EACCES} {
 			power := crashfs.New(1)
 			must.OK(t, power.MkdirAll("/a")) // empty, and not synced
 			f := errfs.New(power)
