@@ -107,15 +107,20 @@ func (c *Cluster) describeVoters(img *metadata.Image, members []raftstore.Member
 			}
 		}
 	}
-	c.describeLost(members, q)
+	voters := Watched{Status: raftstore.Status{Members: members}}.voters()
+	for _, b := range img.Brokers() {
+		if membership.LostVote(&b, voters) != 0 {
+			q.Unmoved = append(q.Unmoved, b.ID)
+		}
+	}
+	c.describeLost(voters, q)
 	slices.Sort(q.Unregistered)
 }
 
 // describeLost sets which voters run with another metadata directory than the one that has the
 // vote. They are reached, but not as voters.
-func (c *Cluster) describeLost(members []raftstore.MemberStatus, q *view.Quorum) {
-	w := Watched{Status: raftstore.Status{Members: members}}
-	others := c.book.votes(w.voters())
+func (c *Cluster) describeLost(voters []uint64, q *view.Quorum) {
+	others := c.book.votes(voters)
 	for i := range others {
 		v := &others[i]
 		switch {
@@ -127,7 +132,7 @@ func (c *Cluster) describeLost(members []raftstore.MemberStatus, q *view.Quorum)
 			q.Whole = append(q.Whole, v.String())
 		}
 	}
-	if self := len(w.voters()) - len(others); membership.Gone(others, self) {
+	if self := len(voters) - len(others); membership.Gone(others, self) {
 		q.Recover = membership.RecoverCommand(others)
 	}
 }

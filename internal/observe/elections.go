@@ -66,7 +66,7 @@ func raised(before, now *metadata.Partition) bool {
 // before.
 func (c *Cluster) note(t *metadata.Topic, i, before int32) {
 	if p := t.Partitions.At(i); p.Unclean > max(before, 0) {
-		c.Log.Error("unclean leader election: acknowledged records may be lost; see chronikctl cluster health", zap.String("topic", t.Name),
+		c.Log.Error("unclean leader election: acknowledged records may be lost", zap.String("topic", t.Name),
 			zap.String("id", metadata.FormatID(t.ID)), zap.Int32("partition", i), zap.Int32("epoch", p.Unclean),
 			zap.Int32("leader", p.Leader))
 	}

@@ -27,6 +27,9 @@ const (
 	mostSkew     = 2 * time.Second
 )
 
+// unmovedVote is what an operation waits for, see view.Quorum.Unmoved.
+const unmovedVote = "wait until the vote of the lost metadata directory has moved"
+
 // clusterPage has the runbook of each finding about a cluster.
 const clusterPage = "docs/cluster.md, Findings"
 
@@ -353,6 +356,14 @@ func checkBrokers(f *Facts, n *notes) {
 				}
 				break
 			}
+			if slices.Contains(c.Quorum.Unmoved, b.ID) && b.OutOfSync.Count == 0 {
+				x.Problem = "its vote is still that of its former metadata directory, which is lost; if another broker loses its directory " +
+					"now, no majority may be left"
+				x.Works = "everything"
+				x.Remedy = "wait a few seconds before another broker is stopped (docs/replication.md, Losing a metadata directory)"
+				x.Holds = unmovedVote
+				break
+			}
 			if b.OutOfSync.Count == 0 {
 				continue
 			}
@@ -431,7 +442,9 @@ func (f *Facts) fencedRemedy(broker int32) string {
 			"start it", age(f.Now.Sub(o.At)), broker, network)
 	default:
 		remedy = "start it, read its own findings, or " + network
-		if f.isGone(broker) {
+		if b := c.Of(broker); b.Replicas == 0 && !b.VotesOnly {
+			remedy += fmt.Sprintf("; if it will not return, run `chronikctl broker unregister %d`: it has no replicas", broker)
+		} else if f.isGone(broker) {
 			remedy += fmt.Sprintf("; if it will not return, run `chronikctl broker drain %[1]d` and then `chronikctl broker unregister %[1]d`; "+
 				"if a topic has a replica on every broker, start another broker before that", broker)
 		}

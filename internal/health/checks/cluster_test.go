@@ -122,6 +122,16 @@ func TestWhatCanBeWrittenWithoutAMetadataLeader(t *testing.T) {
 	}
 }
 
+// A vote that has not moved is a finding at all brokers, as soon as they see the registration.
+func TestALostVoteIsAFindingOfAllBrokers(t *testing.T) {
+	f := member(func(c *view.Cluster) { c.Quorum.Unmoved = []int32{3} })
+	var n notes
+	checkBrokers(&f, &n)
+	if len(n.findings) != 1 || n.findings[0].Severity != health.Warn || n.findings[0].Holds != unmovedVote {
+		t.Errorf("%+v", n.findings)
+	}
+}
+
 // A broker that others cannot connect to has the remedy of that error. It is to be replaced only if
 // nothing was heard of it for minutes.
 func TestTheRemedyOfABrokerIsThatOfItsConnection(t *testing.T) {
@@ -146,10 +156,14 @@ func TestTheRemedyOfABrokerIsThatOfItsConnection(t *testing.T) {
 		"gone":                      {"fenced", dial, goneAfter, goneAfter, []string{start, advertise, replace}, nil},
 		"no connection, and heard":  {"fenced", dial, time.Hour, goneAfter - 1, []string{start, advertise}, []string{replace}},
 		"a connection, and no word": {"fenced", nil, 0, time.Hour, []string{start}, []string{advertise, replace}},
+		"without replicas":          {"fenced", dial, time.Second, 0, []string{start, replace}, []string{"drain"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := member()
 			f.Now, f.Cluster.Brokers[2].State = now, c.state
+			if name != "without replicas" {
+				f.Cluster.Brokers[2].Replicas = 1
+			}
 			if c.link != nil {
 				x := *c.link
 				x.Broker, x.Since = 3, now.Add(-c.since)

@@ -200,7 +200,7 @@ func checkPartitions(f *Facts, n *notes) {
 				text.Plural(r.N, "replica was", "replicas were"), r.Last, r.At.UTC().Format(time.RFC3339), r.Why),
 			Works: "they have all records of their leaders",
 			Remedy: "find the cause in the kernel's log and in the disk's SMART values, and replace the disk if it happens again; " +
-				"the note ends a day after the last copy"})
+				"the note ends a day after the last copy, and with the process"})
 	}
 	if more := formers - mostPartitions; more > 0 {
 		n.add(health.Warn, "partitions", fmt.Sprintf("%d more have a replaced log that may have records which no replica has", more),
@@ -680,7 +680,7 @@ func checkMetadata(f *Facts, n *notes) {
 			Problem: "this broker does not vote yet in the place of its former metadata directory, which is lost; " +
 				"if another broker loses its directory now, no majority may be left",
 			Works: "clients are served",
-			Holds: "wait until the vote of the lost metadata directory has moved",
+			Holds: unmovedVote,
 			Remedy: "wait a few seconds before another broker is stopped; " + health.Command("chronikctl", "cluster", "describe") +
 				" shows the voters (docs/replication.md, Losing a metadata directory)"})
 	}
