@@ -98,7 +98,8 @@ func (x *Addition) plan(nodes []string, first int, read func(file string) (*conf
 	switch {
 	case x.cluster.seeds == "":
 		return fmt.Errorf("%s has no node-1 of a cluster, as `chronikd secure init --nodes` writes it; "+
-			"copy the directory of one of its nodes there", x.dir)
+			"copy the directory of one of its nodes there; a broker alone becomes the first of three as docs/cluster.md says "+
+			"(Grow from one broker)", x.dir)
 	case first == 0 && len(x.known) == 0:
 		return fmt.Errorf("%s, with the numbers that were given, is missing or empty; put it back, or write --first-id with a number "+
 			"that no broker ever had: `chronikctl broker list` shows those in use", rosterPath(x.dir))
