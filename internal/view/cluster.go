@@ -95,7 +95,7 @@ type Quorum struct {
 	Votes       bool
 	Lost, Whole []string
 	Recover     string
-	// Unmoved are the brokers whose vote is still that of a metadata directory which they have lost.
+	// Unmoved are the brokers whose vote is still that of a metadata directory that they lost.
 	Unmoved []int32
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
