@@ -380,6 +380,8 @@ func plantsOfLogs() []plant {
 			s.quarantine("a", "unknown-0a-0-3.frames")
 			s.topic = "a"
 		}},
+		{name: "kept frames that were never written", kind: inspect.Leftover,
+			do: func(s *site) { s.make("unknown-0a-0-3.frames", nil) }},
 		{name: "partition gone", kind: inspect.PartitionMissing, do: func(s *site) { s.remove("a-0"); s.topic = "a" }},
 		{name: "partition id gone", kind: inspect.PartitionIDMissing,
 			do: func(s *site) { s.remove("a-0/partition.metadata"); s.topic = "a" }},

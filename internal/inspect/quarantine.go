@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,6 +52,8 @@ func (l *log) readQuarantine() error {
 	return nil
 }
 
+var errEmpty = errors.New("it is empty")
+
 // noteQuarantine reports a quarantine file that no log replays. l is set if the file is in a
 // partition's directory.
 func (d *dir) noteQuarantine(name string, l *log) error {
@@ -66,8 +69,8 @@ func (d *dir) noteQuarantine(name string, l *log) error {
 	switch {
 	case access(err):
 		return fmt.Errorf("log directory: %w", err)
-	case errors.Is(err, journal.ErrDamaged) && n == 0:
-		d.find(Leftover, l, name, -1, "a quarantine file without a valid frame: %v", err).Start = "ignores it"
+	case n == 0 && (err == nil || errors.Is(err, journal.ErrDamaged)):
+		d.find(Leftover, l, name, -1, "a quarantine file without a valid frame: %v", cmp.Or(err, errEmpty)).Start = "ignores it"
 		return nil
 	case err != nil && !errors.Is(err, journal.ErrDamaged):
 		d.find(Unreadable, l, name, -1, "%v", err).Effect = Aside
