@@ -43,6 +43,9 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 		}
 		r.benches = append(r.benches, b)
 	}
+	if err := cmp.Or(r.syncNames(), ctx.Err()); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
 	if err := r.makePlan(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -50,6 +53,29 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
+}
+
+// syncNames makes the names durable that the plan will be based on. An earlier repair or the broker
+// may have failed to do so after it changed them. Then nothing is left to repair, and no later step
+// would sync their directories.
+func (r *Repair) syncNames() error {
+	dirs := slices.Clone(r.opt.Data)
+	for _, p := range r.opt.Locations {
+		own := func(name string) string { return path.Join(p.Path, name) }
+		dirs = append(dirs, p.Path, p.JournalPath(), own(storage.CheckpointDir), own(storage.CheckpointMirror))
+		infos, _ := r.opt.FS.List(p.Path) // the inspection reports a directory that cannot be listed
+		for _, in := range infos {
+			if in.Dir && exists(r.opt.FS, path.Join(own(in.Name), storage.PartitionFile)) {
+				dirs = append(dirs, own(in.Name))
+			}
+		}
+	}
+	for _, dir := range dirs {
+		if err := r.opt.FS.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("sync the names in %s: %w", dir, err)
+		}
+	}
+	return nil
 }
 
 // ErrReplicated means that a repair concerns partitions of which other brokers have replicas.
