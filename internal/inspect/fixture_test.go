@@ -147,7 +147,14 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // the journal, in several files. It is built once for all tests.
 func used(t testing.TB) *crashfs.FS {
 	t.Helper()
-	fixture.Do(func() { fixture.image = makeUsed(t) })
+	fixture.Do(func() {
+		for range 10 { // a checkpoint may come between
+			if fixture.image = makeUsed(t); tailed(t, fixture.image) {
+				return
+			}
+		}
+		fixture.image = nil
+	})
 	if fixture.image == nil {
 		t.Fatal("the directory could not be made")
 	}
@@ -211,6 +218,20 @@ func proven(t testing.TB, disk *crashfs.FS) bool {
 	last := all[len(all)-1]
 	begin := slices.IndexFunc(all, func(f frame) bool { return f.file == last.file })
 	return last.at.DurableThrough >= all[begin].at.LSN
+}
+
+// tailed reports whether segments of the log have records that the checkpoint does not list.
+func tailed(t testing.TB, fsys vfs.FS) bool {
+	t.Helper()
+	s, err := storage.ReadState(fsys, root)
+	must.OK(t, err)
+	infos, err := fsys.List(root + "/flushed-0")
+	must.OK(t, err)
+	i := slices.IndexFunc(s.Logs, func(l checkpoint.Log) bool { return l.Topic == "flushed" })
+	return slices.ContainsFunc(infos, func(in vfs.Info) bool {
+		base, ok := segment.ParseName(in.Name)
+		return ok && base >= s.Logs[i].Offset && in.Size > 0
+	})
 }
 
 // compacted reports whether a compaction of the log has ended.

@@ -152,6 +152,37 @@ func TestLostJournalKeepsWhatSegmentsHold(t *testing.T) {
 	}
 }
 
+// Batches of another history end the tail of a segment. What is before them is kept.
+func TestLostJournalKeepsATailBeforeAnotherHistory(t *testing.T) {
+	t.Parallel()
+	s := &site{TB: t, fs: used(t)}
+	s.remove("journal")
+	ends := func() int64 {
+		r := begin(t, s.fs)
+		defer func() { _ = r.Close() }()
+		i := slices.IndexFunc(r.Plan().Loses(), func(l inspect.Loss) bool { return l.Topic == "flushed" })
+		return r.Plan().Loses()[i].From
+	}
+	end := ends()
+	infos, err := s.fs.List(root + "/flushed-0")
+	s.must(err)
+	i := slices.IndexFunc(infos, func(in vfs.Info) bool {
+		base, ok := segment.ParseName(in.Name)
+		return ok && base < end && in.Size > 0 && !slices.ContainsFunc(infos, func(x vfs.Info) bool {
+			later, ok := segment.ParseName(x.Name)
+			return ok && later > base && later < end
+		})
+	})
+	name := "flushed-0/" + infos[i].Name
+	b, _ := s.batch(name, 0)
+	b = slices.Clone(b)
+	b.SetBaseOffset(end + 100)
+	s.write(s.at(name), infos[i].Size, b)
+	if now := ends(); now != end {
+		t.Errorf("the log ends at %d, not at %d", now, end)
+	}
+}
+
 // A rewritten segment gets the modification time of the old one, which retention uses if timestamps
 // cannot be trusted.
 func TestRepairKeepsTheAge(t *testing.T) {

@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"path"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-	"github.com/chronik-io/chronik/internal/storage/epochs"
-	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // tail is the part of a log's segments beyond the recovery point. Bytes reach a segment only after
@@ -23,17 +20,19 @@ import (
 // because the journal holds the same records. If the journal is lost, the tail is the only copy.
 type tail struct {
 	end       int64
-	segments  []checkpoint.Extent // the log's segments, including the tail
-	files     []string            // hold the tail; they must be synced before a checkpoint lists them
-	epochs    epochs.Cache
-	producers []byte
+	stretches []stretch
+}
+
+// stretch is a part of a tail: the bytes [from, to) of a segment, with the offsets [first, end).
+type stretch struct {
+	base, from, to, first, end int64
 }
 
 // unknown marks a segment whose index of aborted transactions the broker must build.
 var unknown = txnindex.Mark{Count: txnindex.Unknown} //nolint:gochecknoglobals // a constant
 
-// findTail finds the tail: contiguous whole batches with leader epochs that never decrease. These
-// conditions exclude batches of an earlier history that was truncated.
+// findTail finds the tail: contiguous whole batches with leader epochs that never decrease. Batches
+// of an earlier history, which was truncated, end it.
 func (l *log) findTail() error {
 	l.tailBeyond = nil
 	if !l.journalled() || l.st.Swapping {
@@ -43,62 +42,51 @@ func (l *log) findTail() error {
 	if err != nil || files == nil {
 		return err
 	}
-	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...)}
-	var known producers.State
-	_, _ = known.Decode(l.st.Producers) // a damaged state counts as empty
-	t.epochs = l.st.Epochs.Below(math.MaxInt64)
-	now, latest := time.Now(), t.epochs.Latest()
-	read := func(base, from int64) (int64, error) {
-		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, t.end, files[base], func(b record.Batch) error {
+	t := tail{end: l.st.Offset}
+	known := l.st.Epochs.Below(math.MaxInt64)
+	latest := known.Latest()
+	read := func(base, from int64) error {
+		x := stretch{base, from, from, t.end, t.end}
+		_, _, err := segment.Prefix(l.dir.fs, l.path, base, from, t.end, files[base], func(b record.Batch) error {
 			if b.LeaderEpoch() < latest || b.BaseOffset() != t.end {
 				return errFound // of another history
 			}
 			latest, t.end = b.LeaderEpoch(), b.LastOffset()+1
-			known.Add(b, now)
-			t.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+			x.to, x.end = x.to+int64(len(b)), t.end
 			return l.dir.ctx.Err()
 		})
-		if err == nil && end > l.st.Offset {
-			t.files = append(t.files, l.segmentPath(base))
+		if x.end > x.first {
+			t.stretches = append(t.stretches, x)
 		}
-		return pos, err
+		return err
 	}
-	if n := len(t.segments); n > 0 && t.segments[n-1].Size > 0 {
-		last := &t.segments[n-1]
+	if n := len(l.st.Segments); n > 0 && l.st.Segments[n-1].Size > 0 {
+		last := l.st.Segments[n-1]
 		if files[last.Base] < last.Size {
 			return nil // it is unknown whether the rest follows
 		}
-		pos, err := read(last.Base, last.Size)
-		if err != nil {
+		if err = read(last.Base, last.Size); err != nil && !errors.Is(err, errFound) {
 			return l.unreadableTail(l.segmentPath(last.Base), err)
 		}
-		last.Size, last.Aborted = pos, unknown
 	}
-	for size, ok := files[t.end]; ok && size > 0; size, ok = files[t.end] {
+	for err == nil && files[t.end] > 0 {
 		base := t.end
-		pos, err := read(base, 0)
-		if err != nil {
+		if err = read(base, 0); err != nil && !errors.Is(err, errFound) {
 			return l.unreadableTail(l.segmentPath(base), err)
 		}
 		if t.end == base {
 			break
 		}
-		t.segments = append(t.segments, checkpoint.Extent{Base: base, Size: pos, Aborted: unknown})
 	}
 	if t.end > l.st.Offset {
-		t.producers = known.Append(nil, t.end)
 		l.tailBeyond = &t
 	}
 	return nil
 }
 
-// unreadableTail handles an error of reading a tail. Batches of another history are ignored. An
-// unreadable tail may be the only copy of records: it blocks the new journal, because the next
-// start would cut the tail off.
+// unreadableTail handles an error of reading a tail. The tail may be the only copy of records: it
+// blocks the new journal, because the next start would cut the tail off.
 func (l *log) unreadableTail(name string, err error) error {
-	if errors.Is(err, errFound) {
-		return nil
-	}
 	if access(err) || l.dir.ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", l.st, err)
 	}
@@ -134,15 +122,36 @@ func (l *log) begin() {
 	l.weave, l.held = weave{end: l.end, epoch: -1}, map[string]bool{}
 }
 
-// sync makes the files of a tail durable.
-func (m *apply) sync(l *log) error {
-	for _, name := range l.tailBeyond.files {
-		f, err := m.fs.Open(name)
+// eachOfTail passes the tail to emit, as frames that a repair writes to a quarantine file. The
+// segments may lose it: if a sync of the killed broker failed, the system may count bytes as written
+// that exist only in its cache, and a sync of them succeeds without writing them. To write them
+// again where they are would risk them, because power may be lost during that.
+func (l *log) eachOfTail(fsys vfs.FS, emit func(*log, *journal.Frame) error) error {
+	for _, x := range l.tailBeyond.stretches {
+		f := journal.Frame{Stream: l.st.ID, Type: journal.Batches, LSN: l.dir.state.Redo.LSN, PrevEnd: x.first, NextEnd: x.first}
+		flush := func() error {
+			if f.NextEnd == f.PrevEnd {
+				return nil
+			}
+			err := emit(l, &f)
+			f.PrevEnd, f.Payload = f.NextEnd, f.Payload[:0]
+			return err
+		}
+		end, _, err := segment.Prefix(fsys, l.path, x.base, x.from, x.first, x.to, func(b record.Batch) error {
+			f.Payload, f.NextEnd = append(f.Payload, b...), b.LastOffset()+1
+			if len(f.Payload) < copyStep {
+				return nil
+			}
+			return cmp.Or(flush(), l.dir.ctx.Err())
+		})
+		if err == nil {
+			err = flush()
+		}
 		if err != nil {
 			return err
 		}
-		if err := cmp.Or(f.Datasync(), f.Close(), m.fs.SyncDir(path.Dir(name))); err != nil {
-			return err
+		if end != x.end {
+			return fmt.Errorf("%s has changed since it was checked", l.segmentPath(x.base))
 		}
 	}
 	return nil
