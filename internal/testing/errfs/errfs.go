@@ -26,8 +26,8 @@ import (
 // Op is a kind of call, or several kinds combined by or.
 type Op uint32
 
-// The kinds of calls: one for each method of vfs.FS and vfs.File, except that Write stands for
-// WriteAt and WriteVecAt, and Remove for Remove and RemoveAll.
+// The kinds of calls: one for each method of vfs.FS and vfs.File and for vfs.Writeback, except that
+// Write stands for WriteAt and WriteVecAt, Remove for Remove and RemoveAll, and Stat also for Named.
 const (
 	Open Op = 1 << iota
 	Create
@@ -36,11 +36,13 @@ const (
 	Rename
 	List
 	Stat
+	SetModified
 	SyncDir
 	Lock
 	Free
 	Read
 	Write
+	Writeback
 	Datasync
 	Allocate
 	Truncate
@@ -54,8 +56,8 @@ const (
 
 // String returns the names of the kinds, for error texts.
 func (o Op) String() string {
-	names := []string{"open", "create", "mkdir", "remove", "rename", "list", "stat", "syncdir", "lock", "free",
-		"read", "write", "datasync", "allocate", "truncate", "size", "close"}
+	names := []string{"open", "create", "mkdir", "remove", "rename", "list", "stat", "setmodified", "syncdir", "lock", "free",
+		"read", "write", "writeback", "datasync", "allocate", "truncate", "size", "close"}
 	var set []string
 	for i, name := range names {
 		if o&(1<<i) != 0 {
@@ -70,8 +72,8 @@ type Call struct {
 	Op   Op
 	Path string // the file's name when it was opened, or the old name of a rename
 	To   string // the new name of a rename
-	Off  int64  // Read, Write, Allocate; the size for Truncate
-	Len  int64  // Read, Write, Allocate
+	Off  int64  // Read, Write, Writeback, Allocate; the size for Truncate
+	Len  int64  // Read, Write, Writeback, Allocate
 	N    int    // number of calls since Add that match the rule's Ops, Path and When, including this one
 }
 
@@ -113,7 +115,7 @@ type Rule struct {
 	Err error
 	// Short is the number of bytes that a Write writes, or a Read reads, before Err.
 	Short int
-	// Drop applies to Datasync.
+	// Drop applies to Datasync and Writeback.
 	Drop Drop
 }
 
@@ -315,8 +317,10 @@ func (f *FS) Remove(name string) error { return f.change(Remove, name, f.under.R
 // RemoveAll implements vfs.FS. A rule fails it as a whole.
 func (f *FS) RemoveAll(name string) error { return f.change(Remove, name, f.under.RemoveAll) }
 
-// SetModified implements vfs.FS. No rule fails it.
-func (f *FS) SetModified(name string, at time.Time) error { return f.under.SetModified(name, at) }
+// SetModified implements vfs.FS.
+func (f *FS) SetModified(name string, at time.Time) error {
+	return f.change(SetModified, name, func(name string) error { return f.under.SetModified(name, at) })
+}
 
 // SyncDir implements vfs.FS.
 func (f *FS) SyncDir(dir string) error { return f.change(SyncDir, dir, f.under.SyncDir) }

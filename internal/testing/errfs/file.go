@@ -90,12 +90,22 @@ func (h *file) write(c Call, bufs [][]byte) (int, error) {
 	return n, failed(c, space.full)
 }
 
+// StartWriteback is that of the wrapped file. It returns no error, so no rule fails it.
+func (h *file) StartWriteback(off, n int64) { vfs.StartWriteback(h.under, off, n) }
+
+// Writeback is that of the wrapped file.
+func (h *file) Writeback(off, n int64) error {
+	return h.sync(Call{Op: Writeback, Path: h.Name(), Off: off, Len: n}, func() error { return vfs.Writeback(h.under, off, n) })
+}
+
 // Datasync implements vfs.File.
-func (h *file) Datasync() error {
-	c := Call{Op: Datasync, Path: h.Name()}
+func (h *file) Datasync() error { return h.sync(Call{Op: Datasync, Path: h.Name()}, h.under.Datasync) }
+
+// sync makes a call that writes dirty pages.
+func (h *file) sync(c Call, call func() error) error {
 	r := h.fs.enter(c)
 	if r == nil {
-		return h.under.Datasync()
+		return call()
 	}
 	h.drop(r.Drop)
 	return failed(c, r.Err)
