@@ -57,16 +57,23 @@ func (d *Dirs) Cluster() string { return d.owners.cluster }
 // Holder returns what lock files record about this process.
 func Holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
 
-// Create creates the data directory and locks it, until the returned lock is closed.
+// Create creates the data directory and locks it, until the returned lock is closed. That no
+// restore is unfinished there is durable then.
 func (d *Dirs) Create() (io.Closer, error) {
 	if err := vfs.MakeDir(d.fs, d.data); err != nil {
 		return nil, d.Error(err)
 	}
 	lock, err := d.Lock()
-	if err == nil {
-		d.restrict(d.Metadata())
+	if err != nil {
+		return nil, err
 	}
-	return lock, err
+	// A restore may have been killed before this sync. A loss of power would make it unfinished again,
+	// and an operator who then empties the directories loses what this broker has stored.
+	if err := d.fs.SyncDir(d.data); err != nil {
+		return nil, errors.Join(d.Error(err), lock.Close())
+	}
+	d.restrict(d.Metadata())
+	return lock, nil
 }
 
 // Lock locks a data directory that is there, and is not that of an unfinished restore.

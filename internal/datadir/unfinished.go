@@ -105,11 +105,7 @@ func (d *Dirs) beginRestore(u Unfinished) (Unfinished, error) {
 		if err := d.requireEmpty(); err != nil {
 			return u, err
 		}
-		b, err := json.Marshal(u)
-		if err == nil {
-			err = statefile.Write(d.fs, path.Join(d.data, unfinishedFile), unfinishedKind, unfinishedVersion, b)
-		}
-		if err != nil {
+		if err := d.writeUnfinished(&u); err != nil {
 			return u, d.Error(err)
 		}
 		return u, nil
@@ -125,7 +121,18 @@ func (d *Dirs) beginRestore(u Unfinished) (Unfinished, error) {
 			"with the log and journal directories %v; "+
 			"repeat it with these, or empty all of them", d.data, before.Node, before.Dirs))
 	}
+	if err := d.fs.SyncDir(d.data); err != nil { // the call that made the name may have ended before its sync
+		return u, d.Error(err)
+	}
 	return *before, nil
+}
+
+func (d *Dirs) writeUnfinished(u *Unfinished) error {
+	b, err := json.Marshal(u)
+	if err != nil {
+		return err
+	}
+	return statefile.Write(d.fs, path.Join(d.data, unfinishedFile), unfinishedKind, unfinishedVersion, b)
 }
 
 // chosen says which topics are restored, and with which flags.
@@ -185,14 +192,19 @@ func contains(dirs []string, dir string) bool {
 	return false
 }
 
-// EndRestore makes the directories those of a broker. It is durable when it returns nil.
+// EndRestore makes the directories those of a broker. It is durable when it returns nil. After an
+// error, the restore can be repeated.
 func (d *Dirs) EndRestore() error {
-	err := d.fs.Remove(path.Join(d.data, unfinishedFile))
-	if err == nil {
-		err = d.fs.SyncDir(d.data)
-	}
+	u, err := d.Unfinished()
 	if err != nil {
+		return err
+	}
+	if err := d.fs.Remove(path.Join(d.data, unfinishedFile)); err != nil {
 		return d.Error(err)
+	}
+	if err := d.fs.SyncDir(d.data); err != nil {
+		// Without the file, a repetition would find directories that are not empty, and refuse them.
+		return d.Error(errors.Join(err, d.writeUnfinished(u)))
 	}
 	d.restrict(d.Metadata())
 	return nil

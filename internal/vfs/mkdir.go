@@ -15,12 +15,16 @@ func MakeDir(fsys FS, name string) error {
 	var missing []string
 	there := path.Clean(name)
 	for ; there != "." && there != "/"; there = path.Dir(there) {
-		if _, err := fsys.Stat(there); err == nil {
+		_, err := fsys.Stat(there)
+		if err == nil {
 			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) { // it may be there, and so may be empty
+			return fmt.Errorf("make directory: %w", err)
 		}
 		missing = append(missing, there)
 	}
-	infos, err := fsys.List(there)
+	infos, _ := fsys.List(there) // one that cannot be listed may be empty
 	if err := fsys.MkdirAll(name); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
@@ -29,22 +33,24 @@ func MakeDir(fsys FS, name string) error {
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}
-	if err == nil && len(infos) == 0 {
-		return syncAbove(fsys, there)
+	if len(infos) == 0 {
+		if err := syncAbove(fsys, there); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
 	}
 	return nil
 }
 
-// syncAbove syncs the directories above name, as far up as permissions allow: other users may own
-// the upper ones, and special file systems sync no directory.
+// syncAbove syncs the directories above name, as far up as that is possible: other users may own
+// the upper ones, and a file system that is only read may not have the call. Its only error is that
+// of a disk: what the directory was to say may be lost then.
 func syncAbove(fsys FS, name string) error {
 	for p := name; p != "." && p != "/"; p = path.Dir(p) {
-		err := fsys.SyncDir(path.Dir(p))
-		switch {
-		case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EROFS):
+		if err := fsys.SyncDir(path.Dir(p)); err != nil {
+			if errors.Is(err, syscall.EIO) || Full(err) {
+				return err
+			}
 			return nil
-		case err != nil:
-			return fmt.Errorf("make directory: %w", err)
 		}
 	}
 	return nil

@@ -53,3 +53,41 @@ func TestMadeDirectoriesSurvive(t *testing.T) {
 		}
 	}
 }
+
+// Each call to the disk fails once, after MakeDir was killed at any call: what was reported as made
+// survives a power loss. Errors other than those of a disk, such as above the user's own
+// directories, do not count where nothing was made.
+func TestIfTheDiskFailsNoDirectoryIsMade(t *testing.T) {
+	const dir = "/a/b/c"
+	for at := 0; ; at++ {
+		first := crashfs.New(1)
+		first.CrashAt(at)
+		whole := vfs.MakeDir(first, dir) == nil
+		for from := 1; ; from++ {
+			power := first.KillImage(1)
+			disk := errfs.New(power)
+			fault := disk.Add(errfs.Rule{Err: syscall.EIO, From: from, Count: 1})
+			err := vfs.MakeDir(disk, dir)
+			if err != nil {
+				err = vfs.MakeDir(disk, dir)
+			}
+			must.OK(t, err)
+			if _, err := power.PowerLossImage(crashfs.DropUnsynced, 1).Stat(dir); err != nil {
+				t.Errorf("killed at call %d, and call %d failed: %v", at, from, err)
+			}
+			if fault.Hits() == 0 {
+				break
+			}
+		}
+		if whole {
+			break
+		}
+	}
+	disk := errfs.New(vfs.Memory())
+	must.OK(t, disk.MkdirAll("/a"))
+	for _, err := range []error{syscall.EACCES, syscall.EINVAL, syscall.EROFS} {
+		fault := disk.Add(errfs.Rule{Ops: errfs.SyncDir, Err: err})
+		must.OK(t, vfs.MakeDir(disk, "/a"))
+		fault.Off()
+	}
+}
