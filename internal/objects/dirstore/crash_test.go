@@ -126,21 +126,42 @@ func judge(image vfs.FS, must, may map[string][]byte) string {
 	return ""
 }
 
-// Each call to the disk fails once: the operation fails, or has its whole effect. The next attempt
-// succeeds.
+// Each call to the disk fails once, and a failed sync or write-back drops what it was to write: the
+// operation fails, or has its whole effect, also after a loss of power. The next attempt succeeds,
+// and what it reports as done is there after a loss of power.
 func TestAFailedCallLeavesNoHalfObject(t *testing.T) {
-	for _, op := range []errfs.Op{errfs.Create, errfs.Mkdir, errfs.Write, errfs.Datasync, errfs.Close, errfs.Rename, errfs.SyncDir,
-		errfs.Read, errfs.Open, errfs.Stat, errfs.Remove, errfs.Size} {
-		for from := 1; from < 6; from++ {
-			fsys := errfs.New(vfs.Memory())
-			s := open(t, fsys)
-			fsys.Add(errfs.Rule{Ops: op, From: from, Count: 1, Err: syscall.EIO})
+	kinds := map[errfs.Op]int{}
+	for _, op := range []errfs.Op{errfs.Create, errfs.Mkdir, errfs.Write, errfs.Writeback, errfs.Datasync, errfs.Close, errfs.Rename,
+		errfs.SyncDir, errfs.Read, errfs.Open, errfs.Stat, errfs.Remove, errfs.Size, errfs.List} {
+		for from := 1; ; from++ {
+			power := crashfs.New(uint64(from))
+			disk := errfs.New(power)
+			s := open(t, disk)
+			fault := disk.Add(errfs.Rule{Ops: op, From: from, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 			must, may, err := work(s)
-			fsys.Clear()
-			if fault := judge(fsys, must, may); fault != "" {
-				t.Errorf("%v, call %d, which failed with %v: %s", op, from, err, fault)
+			fault.Off()
+			judged := func(when string, image vfs.FS) {
+				t.Helper()
+				if fault := judge(image, must, may); fault != "" {
+					t.Errorf("%v, call %d, which failed with %v: %s: %s", op, from, err, when, fault)
+				}
 			}
+			some := crashfs.Modes()[from%len(crashfs.Modes())]
+			judged("a loss of all that was not synced", power.PowerLossImage(crashfs.DropUnsynced, 1))
+			judged("a loss of power", power.PowerLossImage(some, 1))
+			if must, may, err = work(s); err != nil {
+				t.Errorf("%v, call %d: again: %v", op, from, err)
+			}
+			judged("again, and a loss of all that was not synced", power.PowerLossImage(crashfs.DropUnsynced, 2))
+			judged("again", power)
+			if fault.Hits() == 0 {
+				break
+			}
+			kinds[op]++
 		}
+	}
+	if len(kinds) < 13 || kinds[errfs.SyncDir] < 10 || kinds[errfs.Writeback] < 5 {
+		t.Errorf("calls that failed: %v", kinds)
 	}
 }
 
