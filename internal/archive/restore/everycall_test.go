@@ -3,16 +3,20 @@ package restore
 import (
 	"bytes"
 	"context"
+	"syscall"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/faultstore"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -90,6 +94,47 @@ func TestEveryCallOfARestore(t *testing.T) {
 		}
 		if err := w.judgeTier(image); err != nil && !(c.Lies && format.Unusable(err)) {
 			t.Errorf("%s: %v", c.What, err)
+		}
+	}
+}
+
+// Each call of the disk fails once, and a failed sync drops what it was to write. Until the restore
+// has ended, no broker starts, also after a loss of power. It succeeds when it is repeated, by
+// another process or after the loss of power, and the broker has the snapshot, also after one.
+func TestAFaultAtEveryCallOfTheDiskOfARestore(t *testing.T) {
+	w := newWorld(t)
+	step := race.Some(1, 7)
+	if testing.Short() {
+		step = 13
+	}
+	for from := 1; ; from += step {
+		power := crashfs.New(uint64(from))
+		disk := errfs.New(power)
+		fault := disk.Add(errfs.Rule{Err: syscall.EIO, From: from, Count: 1, Drop: errfs.DropCached})
+		_, err := w.restore(disk)
+		hit := fault.Hits() > 0
+		fault.Off()
+		for what, image := range map[string]*crashfs.FS{"the same disk": power, "a loss of power": power.PowerLossImage(crashfs.DropUnsynced, 1)} {
+			if dirs := options(image).Dirs; err != nil {
+				there, failed := raftstore.Exists(image, "/data/metadata")
+				must.OK(t, failed)
+				if dirs.CheckFormats() == nil && !there && storage.Used(image, storage.Location{Path: "/one"}) {
+					t.Errorf("call %d, which failed with %v: %s: a broker would start", from, err, what)
+				}
+				if _, err := w.restore(image); err != nil {
+					t.Fatalf("call %d: %s: again: %v", from, what, err)
+				}
+			}
+			w.judge(image.PowerLossImage(crashfs.DropUnsynced, 1))
+			if t.Failed() {
+				t.Fatalf("call %d, which failed with %v: %s", from, err, what)
+			}
+		}
+		if !hit {
+			if from < 300 {
+				t.Errorf("%d calls", from)
+			}
+			return
 		}
 	}
 }
