@@ -67,8 +67,8 @@ func (d *Dirs) Create() (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A restore may have been killed before this sync. A loss of power would make it unfinished again,
-	// and an operator who then empties the directories loses what this broker has stored.
+	// A restore may have been killed before this sync. A loss of power would make it unfinished
+	// again, and an operator who then empties the directories loses what this broker has stored.
 	if err := d.fs.SyncDir(d.data); err != nil {
 		return nil, errors.Join(d.Error(err), lock.Close())
 	}

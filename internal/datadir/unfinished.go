@@ -203,7 +203,7 @@ func (d *Dirs) EndRestore() error {
 		return d.Error(err)
 	}
 	if err := d.fs.SyncDir(d.data); err != nil {
-		// Without the file, a repetition would find directories that are not empty, and refuse them.
+		// Without the file, a repetition would refuse the directories, which are not empty.
 		return d.Error(errors.Join(err, d.writeUnfinished(u)))
 	}
 	d.restrict(d.Metadata())

@@ -28,7 +28,9 @@ type Addition struct {
 	like    string   // the directory of that node
 	present []string // the directories of all nodes that are there
 	known   roster
+	// rename and syncDir give the directories their names. Tests replace them.
 	rename  func(from, to string) error
+	syncDir func(dir string) error
 	widened bool // ca.pem did not permit the names of the brokers, and was issued again
 }
 
@@ -40,7 +42,7 @@ type Addition struct {
 // in those of the nodes that are there: with the same key and subject, and exactly these names
 // more. An error has the remedy; after one, Add can be called again.
 func Add(dir string, nodes []string, first int, read func(file string) (*config.Config, error), now time.Time) (*Addition, error) {
-	return add(&Addition{dir: dir, rename: os.Rename}, nodes, first, read, now)
+	return add(&Addition{dir: dir, rename: os.Rename, syncDir: syncDir}, nodes, first, read, now)
 }
 
 func add(x *Addition, nodes []string, first int, read func(file string) (*config.Config, error), now time.Time) (*Addition, error) {
@@ -221,20 +223,25 @@ func (x *Addition) staged(i int) string {
 	return filepath.Join(stage(x.dir), filepath.Base(x.nodes[i].dir))
 }
 
-// publish gives all directories of new nodes their names, or none.
-func (x *Addition) publish() error {
-	for i := range x.nodes {
-		err := x.rename(x.staged(i), x.nodes[i].dir)
-		if err == nil {
-			continue
+// publish gives all directories of new nodes their names, durably, or none.
+func (x *Addition) publish() (err error) {
+	named := 0
+	for ; named < len(x.nodes); named++ {
+		if err = x.rename(x.staged(named), x.nodes[named].dir); err != nil {
+			break
 		}
-		for i := range i {
+	}
+	if err == nil {
+		err = x.syncDir(x.dir)
+	}
+	if err != nil {
+		for i := range named {
 			err = errors.Join(err, os.Rename(x.nodes[i].dir, x.staged(i)))
 		}
 		return err
 	}
 	_ = os.Remove(stage(x.dir)) // it is empty, and the next call removes what it has
-	return syncDir(x.dir)
+	return nil
 }
 
 // replaceAuthority writes a new ca.pem where there is a former one.

@@ -132,9 +132,13 @@ func TestAnAdditionThatFailedIsRepeated(t *testing.T) {
 			}
 			return func() {}
 		}, true},
+		{"sync", func(_ *testing.T, x *Addition) func() {
+			x.syncDir = func(string) error { return errors.New("the disk is gone") }
+			return func() {}
+		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x := &Addition{dir: initialized(t), rename: os.Rename}
+			x := &Addition{dir: initialized(t), rename: os.Rename, syncDir: syncDir}
 			ca := filepath.Join(x.dir, "ca.pem")
 			before := contentOf(t, ca)
 			repair := c.fault(t, x)

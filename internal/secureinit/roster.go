@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // roster is the brokers of a cluster that were given a number. It is kept next to the authority's
@@ -119,10 +121,4 @@ func (r roster) save(dir string) error {
 }
 
 // syncDir makes the entries of a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+func syncDir(dir string) error { return vfs.OS().SyncDir(dir) }

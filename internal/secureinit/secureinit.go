@@ -16,6 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Context is the context of chronikctl that SaveContext writes.
@@ -48,16 +49,26 @@ func New(dir string, advertise, nodes []string) (*Installation, error) {
 // called before Write.
 func (x *Installation) SetPassword(password secret.Secret) { x.password = password }
 
-// Write makes all files. None of them exists before; after an error, some may.
+// Write makes all files durably. None of them exists before; after an error, some may.
 func (x *Installation) Write(now time.Time) error {
 	made, err := makeSecured(x.dir, x.nodes, x.password, now)
 	if err != nil {
 		return err
 	}
+	dirs := map[string]bool{x.dir: true}
 	for path, text := range made {
-		if err := writeNew(path, text); err != nil {
-			return fmt.Errorf("%w; remove what is in the directory and try again", err)
+		dirs[filepath.Dir(path)] = true
+		if err == nil {
+			err = writeNew(path, text)
 		}
+	}
+	for dir := range dirs {
+		if err == nil {
+			err = syncDir(dir)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w; remove what is in the directory and try again", err)
 	}
 	return nil
 }
@@ -127,7 +138,10 @@ func (x *Installation) SaveContext(getenv func(string) string, out io.Writer) (s
 	if err := os.Remove(own); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	return file.Path, writeNew(own, []byte(clientProperties(x.dir, x.nodes, string(x.password.Bytes()))))
+	if err := writeNew(own, []byte(clientProperties(x.dir, x.nodes, string(x.password.Bytes())))); err != nil {
+		return "", err
+	}
+	return file.Path, syncDir(filepath.Dir(own))
 }
 
 // emptyDir makes a directory that only its owner can read, or accepts an empty one.
@@ -135,7 +149,7 @@ func emptyDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := vfs.MakeDir(vfs.OS(), dir); err != nil {
 			return fmt.Errorf("%w; name a directory that can be made", err)
 		}
 		return nil

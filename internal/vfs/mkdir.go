@@ -13,16 +13,14 @@ import (
 // that created it may have been killed before the sync.
 func MakeDir(fsys FS, name string) error {
 	var missing []string
+	sure := true // those that are missing are, and are not only hidden by an error
 	there := path.Clean(name)
 	for ; there != "." && there != "/"; there = path.Dir(there) {
 		_, err := fsys.Stat(there)
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, fs.ErrNotExist) { // it may be there, and so may be empty
-			return fmt.Errorf("make directory: %w", err)
-		}
-		missing = append(missing, there)
+		missing, sure = append(missing, there), sure && errors.Is(err, fs.ErrNotExist)
 	}
 	infos, _ := fsys.List(there) // one that cannot be listed may be empty
 	if err := fsys.MkdirAll(name); err != nil {
@@ -33,7 +31,7 @@ func MakeDir(fsys FS, name string) error {
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}
-	if len(infos) == 0 {
+	if len(infos) == 0 || !sure {
 		if err := syncAbove(fsys, there); err != nil {
 			return fmt.Errorf("make directory: %w", err)
 		}

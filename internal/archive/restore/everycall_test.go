@@ -114,7 +114,8 @@ func TestAFaultAtEveryCallOfTheDiskOfARestore(t *testing.T) {
 		_, err := w.restore(disk)
 		hit := fault.Hits() > 0
 		fault.Off()
-		for what, image := range map[string]*crashfs.FS{"the same disk": power, "a loss of power": power.PowerLossImage(crashfs.DropUnsynced, 1)} {
+		lost := power.PowerLossImage(crashfs.DropUnsynced, 1)
+		for what, image := range map[string]*crashfs.FS{"the same disk": power, "a loss of power": lost} {
 			if dirs := options(image).Dirs; err != nil {
 				there, failed := raftstore.Exists(image, "/data/metadata")
 				must.OK(t, failed)

@@ -3,16 +3,21 @@ package contexts
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/golden"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // env returns an environment with a home directory and this contexts file.
@@ -133,6 +138,70 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".chronikctl-*")); left != nil {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Each call to the disk fails once, and a failed sync drops what it was to write: the file has its
+// former content or the new one, and the new one after a Save without an error, also after a loss
+// of power.
+func TestAFaultAtEveryCallOfSave(t *testing.T) {
+	f := &File{Path: "/deep/c", Contexts: map[string]map[string]string{"one": {Brokers: "a:1"}}}
+	text := func(fsys vfs.FS) string {
+		b, err := vfs.ReadFile(fsys, f.Path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	for from, hits := 1, 1; hits > 0; from++ {
+		power := crashfs.New(uint64(from))
+		disk := errfs.New(power)
+		fault := disk.Add(errfs.Rule{Err: syscall.EIO, From: from, Count: 1, Drop: errfs.DropCached})
+		former := ""
+		for i := range 3 {
+			f.Current = fmt.Sprint("now", i)
+			err := f.save(disk)
+			for _, mode := range crashfs.Modes() {
+				got := text(power.PowerLossImage(mode, 1))
+				if !strings.Contains(got, f.Current) && (err == nil || got != former) {
+					t.Errorf("call %d: %v; after %v the file has %q, was %q", from, mode, err, got, former)
+				}
+			}
+			if err != nil {
+				must.OK(t, f.save(disk))
+			}
+			former = text(power.PowerLossImage(crashfs.DropUnsynced, 1))
+			if !strings.Contains(former, f.Current) || former != text(power) {
+				t.Errorf("call %d: again: %q, after a loss of power %q", from, text(power), former)
+			}
+		}
+		if hits = fault.Hits(); hits == 0 && from < 15 {
+			t.Errorf("%d calls", from)
+		}
+	}
+}
+
+// A context can be renamed again after its file for Kafka's tools was renamed, and Save failed.
+func TestARenameIsRepeated(t *testing.T) {
+	f := &File{Path: filepath.Join(t.TempDir(), "c"),
+		Contexts: map[string]map[string]string{"one": {Brokers: "a:1"}, "two": {Brokers: "b:1"}}}
+	must.OK(t, f.Save())
+	for _, name := range []string{"one", "two"} {
+		must.OK(t, os.WriteFile(Properties(f.Path, name), []byte(name), 0o600))
+	}
+	must.OK(t, f.Rename("one", "new"))
+	f, err := Load(f.Path) // it was not saved
+	must.OK(t, err)
+	if err := f.Rename("two", "new"); err == nil {
+		t.Error("the file of another context was replaced")
+	}
+	must.OK(t, f.Rename("one", "new"))
+	must.OK(t, f.Save())
+	if f, err = Load(f.Path); err != nil || f.Contexts["new"][Brokers] != "a:1" {
+		t.Errorf("%v, %v", f.Contexts, err)
+	}
+	if b, err := os.ReadFile(Properties(f.Path, "new")); err != nil || string(b) != "one" {
+		t.Errorf("%q, %v", b, err)
 	}
 }
 

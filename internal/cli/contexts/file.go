@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // The variable with the path of the file, and its default below the user's configuration directory.
@@ -171,7 +173,7 @@ func (f *File) Free(name string) bool {
 }
 
 // Rename gives a context a name that no other has, with its file for Kafka's tools. If it is the
-// current one, it stays so.
+// current one, it stays so. Save must follow; if that fails, both can be repeated.
 func (f *File) Rename(from, to string) error {
 	settings, err := f.Context(from)
 	if err == nil {
@@ -184,11 +186,13 @@ func (f *File) Rename(from, to string) error {
 		return fmt.Errorf("there is a context %s already; chronikctl context delete %s deletes it", to, to)
 	}
 	old, own := Properties(f.Path, from), Properties(f.Path, to)
-	if !f.Free(to) {
-		return fmt.Errorf("there is a file %s already, which would be replaced; move it away", own)
-	}
-	if err := os.Rename(old, own); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if _, err := os.Lstat(old); err == nil { // if not, an earlier call may have renamed it, before Save failed
+		if !f.Free(to) {
+			return fmt.Errorf("there is a file %s already, which would be replaced; move it away", own)
+		}
+		if err := os.Rename(old, own); err != nil {
+			return err
+		}
 	}
 	delete(f.Contexts, from)
 	f.Contexts[to] = settings
@@ -241,8 +245,11 @@ func (f *File) list() string {
 	return strings.Join(slices.Sorted(maps.Keys(f.Contexts)), ", ")
 }
 
-// Save writes the file atomically, readable by its owner only.
-func (f *File) Save() error {
+// Save writes the file, readable by its owner only. After an error it has its former or its new
+// content.
+func (f *File) Save() error { return f.save(vfs.OS()) }
+
+func (f *File) save(fsys vfs.FS) error {
 	d := document{Current: f.Current, Contexts: map[string]map[string]any{}}
 	for name, settings := range f.Contexts {
 		d.Contexts[name] = map[string]any{}
@@ -254,31 +261,28 @@ func (f *File) Save() error {
 	if err != nil {
 		return fmt.Errorf("contexts file %s: %w", f.Path, err)
 	}
-	if err := replace(f.Path, text); err != nil {
+	if err := replace(fsys, f.Path, text); err != nil {
 		return fmt.Errorf("write contexts file %s: %w; make its directory writable, or name another with %s", f.Path, bare(err), EnvFile)
 	}
 	return nil
 }
 
-// replace replaces a file by renaming a new one.
-func replace(path string, text []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// replace replaces a file durably by renaming a new one, whose name no other process has.
+func replace(fsys vfs.FS, name string, text []byte) error {
+	dir := filepath.Dir(name)
+	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return err
 	}
-	t, err := os.CreateTemp(dir, ".chronikctl-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = t.Write(text)
-	err = errors.Join(err, t.Sync(), t.Close())
+	fresh := filepath.Join(dir, ".chronikctl-"+rand.Text())
+	err := vfs.WriteFile(fsys, fresh, text, true)
 	if err == nil {
-		err = os.Rename(t.Name(), path)
+		err = fsys.Rename(fresh, name)
 	}
 	if err != nil {
-		_ = os.Remove(t.Name()) // return the first error
+		_ = fsys.Remove(fresh) // return the first error
+		return err
 	}
-	return err
+	return fsys.SyncDir(dir)
 }
 
 // bare removes the path from an error: the message already names it.

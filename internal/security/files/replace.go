@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Replacement is the new content of a file that exists.
@@ -13,12 +16,13 @@ type Replacement struct {
 	Text []byte
 }
 
-// Replace replaces files, in their order, each by one with the owner and mode of the former. It
-// writes all new files before it replaces the first. If it fails, the former files are there; only
-// a loss of power can leave some of the new ones, and then Replace can be called again.
-func Replace(all []Replacement) error { return replace(all, os.Rename) }
+// Replace replaces files durably, in their order, each by one with the owner and mode of the
+// former. It writes all new files before it replaces the first. If it fails, the former files are
+// there; only a loss of power meanwhile can leave some of the new ones, and then Replace can be
+// called again.
+func Replace(all []Replacement) error { return replace(all, os.Rename, vfs.OS().SyncDir) }
 
-func replace(all []Replacement, rename func(from, to string) error) (err error) {
+func replace(all []Replacement, rename func(from, to string) error, syncDir func(string) error) (err error) {
 	made, former := func(path string) string { return path + ".new" }, func(path string) string { return path + ".old" }
 	defer func() {
 		for _, x := range all { // the rest, after success and failure
@@ -31,20 +35,26 @@ func replace(all []Replacement, rename func(from, to string) error) (err error) 
 			return err
 		}
 	}
-	for i, x := range all {
-		err := os.Link(x.Path, former(x.Path))
-		if err == nil {
+	done := 0
+	for ; done < len(all); done++ {
+		x := all[done]
+		if err = os.Link(x.Path, former(x.Path)); err == nil {
 			err = rename(made(x.Path), x.Path)
 		}
-		if err == nil {
-			continue
+		if err != nil {
+			break
 		}
-		for _, done := range all[:i] {
-			err = errors.Join(err, os.Rename(former(done.Path), done.Path))
-		}
-		return err
 	}
-	return nil
+	for i := 0; i < done && err == nil; i++ {
+		err = syncDir(filepath.Dir(all[i].Path))
+	}
+	if err == nil {
+		return nil
+	}
+	for _, x := range all[:done] {
+		err = errors.Join(err, os.Rename(former(x.Path), x.Path))
+	}
+	return err
 }
 
 // writeLike writes a file with the owner and mode of another.

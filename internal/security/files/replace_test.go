@@ -4,9 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // New files have the owner and mode of the former ones. If one can't be replaced, all former ones
@@ -50,11 +52,15 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 			return full
 		}
 		return os.Rename(from, to)
-	})
+	}, vfs.OS().SyncDir)
 	if !errors.Is(err, full) {
 		t.Errorf("%v", err)
 	}
 	check("after a failure", "old")
+	if err := replace(all, os.Rename, func(string) error { return syscall.EIO }); !errors.Is(err, syscall.EIO) {
+		t.Errorf("%v", err)
+	}
+	check("after a sync of the directory that failed", "old")
 	write(key+".new", "of an attempt that was interrupted", 0o600)
 	must.OK(t, Replace(all))
 	check("replaced", "new")

@@ -27,7 +27,8 @@ import (
 type Op uint32
 
 // The kinds of calls: one for each method of vfs.FS and vfs.File and for vfs.Writeback, except that
-// Write stands for WriteAt and WriteVecAt, Remove for Remove and RemoveAll, and Stat also for Named.
+// Write stands for WriteAt and WriteVecAt, Remove for Remove and RemoveAll, and Stat also for
+// Named.
 const (
 	Open Op = 1 << iota
 	Create

@@ -275,7 +275,8 @@ func TestTheSyncAfterAFailedOneProvesNothing(t *testing.T) {
 	}
 }
 
-// A failed write-back may lose the bytes as a failed sync does, and no sync says so (vfs.Writeback).
+// A failed write-back may lose the bytes as a failed sync does, and no sync says so
+// (vfs.Writeback).
 func TestAFailedWritebackIsNotReportedAgain(t *testing.T) {
 	under := crashfs.New(1)
 	f := New(under)
