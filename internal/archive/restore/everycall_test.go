@@ -3,6 +3,7 @@ package restore
 import (
 	"bytes"
 	"context"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -103,39 +104,58 @@ func TestEveryCallOfARestore(t *testing.T) {
 // another process or after the loss of power, and the broker has the snapshot, also after one.
 func TestAFaultAtEveryCallOfTheDiskOfARestore(t *testing.T) {
 	w := newWorld(t)
+	// The calls of the logs are made by several goroutines: a number is not always the same call.
+	// Those of the data directory have an order.
+	inData := func(c errfs.Call) bool { return c.Path == "/data" || strings.HasPrefix(c.Path, "/data/") }
+	if calls := w.fails(inData, 1); calls < 40 {
+		t.Errorf("%d calls in the data directory", calls)
+	}
 	step := race.Some(1, 7)
 	if testing.Short() {
 		step = 13
 	}
+	if calls := w.fails(nil, step); calls < 300 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// fails makes restores, in each of which another call fails of those for which when is true. It
+// returns how many there are.
+func (w *world) fails(when func(errfs.Call) bool, step int) int {
+	t := w.t
+	t.Helper()
 	for from := 1; ; from += step {
 		power := crashfs.New(uint64(from))
 		disk := errfs.New(power)
-		fault := disk.Add(errfs.Rule{Err: syscall.EIO, From: from, Count: 1, Drop: errfs.DropCached})
+		var failed errfs.Call
+		fault := disk.Add(errfs.Rule{Err: syscall.EIO, When: when, From: from, Count: 1, Drop: errfs.DropCached,
+			Before: func(c errfs.Call) { failed = c }})
 		_, err := w.restore(disk)
 		hit := fault.Hits() > 0
 		fault.Off()
 		lost := power.PowerLossImage(crashfs.DropUnsynced, 1)
 		for what, image := range map[string]*crashfs.FS{"the same disk": power, "a loss of power": lost} {
-			if dirs := options(image).Dirs; err != nil {
-				there, failed := raftstore.Exists(image, "/data/metadata")
-				must.OK(t, failed)
-				if dirs.CheckFormats() == nil && !there && storage.Used(image, storage.Location{Path: "/one"}) {
-					t.Errorf("call %d, which failed with %v: %s: a broker would start", from, err, what)
-				}
+			dirs := options(image).Dirs
+			there, bad := raftstore.Exists(image, "/data/metadata")
+			must.OK(t, bad)
+			if err != nil && !there && dirs.CheckFormats() == nil && storage.Used(image, storage.Location{Path: "/one"}) {
+				t.Fatalf("%+v failed with %v; %s: a broker would start", failed, err, what)
+			}
+			if err != nil {
 				if _, err := w.restore(image); err != nil {
-					t.Fatalf("call %d: %s: again: %v", from, what, err)
+					t.Fatalf("%+v failed; %s: again: %v", failed, what, err)
 				}
 			}
-			w.judge(image.PowerLossImage(crashfs.DropUnsynced, 1))
-			if t.Failed() {
-				t.Fatalf("call %d, which failed with %v: %s", from, err, what)
+			after := image.PowerLossImage(crashfs.DropUnsynced, 1)
+			if bad := options(after).Dirs.CheckFormats(); bad != nil {
+				t.Fatalf("%+v failed with %v; %s: no broker starts after a restore that has ended: %v", failed, err, what, bad)
+			}
+			if w.judge(after); t.Failed() {
+				t.Fatalf("%+v failed with %v; %s", failed, err, what)
 			}
 		}
 		if !hit {
-			if from < 300 {
-				t.Errorf("%d calls", from)
-			}
-			return
+			return from
 		}
 	}
 }

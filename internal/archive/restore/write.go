@@ -160,7 +160,8 @@ func (s *Snapshot) Write(ctx context.Context, o Options, done *Progress) (_ *Res
 	return w.result(u.Into)
 }
 
-// hasMetadata reports whether an earlier call has made everything.
+// hasMetadata reports whether an earlier call has made everything. It makes the names of the
+// metadata durable: that call may have ended before its sync.
 func (w *writer) hasMetadata(generation [16]byte) (bool, error) {
 	dir := w.o.Dirs.Metadata()
 	there, err := raftstore.Exists(w.o.FS, dir)
@@ -173,6 +174,9 @@ func (w *writer) hasMetadata(generation [16]byte) (bool, error) {
 	}
 	if c.Generation != generation {
 		return false, exit.With(exit.Data, fmt.Errorf("directory %s has the metadata of another cluster; move it away", path.Clean(dir)))
+	}
+	if err := w.o.FS.SyncDir(dir); err != nil {
+		return false, w.o.Dirs.Error(err)
 	}
 	return true, nil
 }
