@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -112,10 +113,11 @@ func (d *Dir) identify() error {
 		return foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the journal of this directory",
 			d.jpath, theirs.Dir, d.path)
 	case err == nil && jerr == nil:
-		return nil
+		// The start or the repair that wrote them may have ended before its sync.
+		return cmp.Or(fsys.SyncDir(d.path), fsys.SyncDir(d.jpath))
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
 		if has, err := statelog.Exists(fsys, path.Join(d.path, CheckpointDir)); !has && err == nil {
-			return writeIdentity(fsys, d.Location(), d.ident, true) // the first start stopped here
+			return cmp.Or(fsys.SyncDir(d.path), writeIdentity(fsys, d.Location(), d.ident, true)) // the first start stopped here
 		}
 		return foreign("the journal of log directory %s is not in %s: records that only the journal holds would be lost; "+
 			"restore the journal, or set journal.dirs to its location; if it is lost, "+

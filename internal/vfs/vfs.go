@@ -1,8 +1,10 @@
-// Package vfs is the only way to the disk.
+// Package vfs is a broker's only way to the disk.
 //
-// It owns two small interfaces, FS and File, and the real file system. All code that stores bytes
-// takes an FS. The same code therefore runs on a disk, in memory, under a model of power loss
-// (internal/testing/crashfs) and with injected faults (internal/testing/errfs).
+// It owns two small interfaces, FS and File, and the real file system. All code that stores what a
+// broker works with takes an FS. The same code therefore runs on a disk, in memory, under a model
+// of power loss (internal/testing/crashfs) and with injected faults (internal/testing/errfs). Not
+// so the files of `chronikd secure`, whose owners and modes an FS does not have, and those that a
+// command writes for its user, such as a bundle.
 //
 // Every error of the kernel is returned as an error value, wrapped with the operation and the path.
 // A method returns without an error only if the kernel completed it. The package knows nothing

@@ -17,8 +17,8 @@
 // The package counts the calls that change something and can stop a workload after any of them. A
 // seed determines the behavior, provided that the calls come in the same order.
 //
-// Tests of all code that stores bytes use it. It injects no errors (errfs does) and knows nothing
-// of the stored data.
+// Tests of all code that stores bytes through a vfs.FS use it. It injects no errors (errfs does)
+// and knows nothing of the stored data.
 package crashfs
 
 import (

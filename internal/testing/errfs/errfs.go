@@ -6,8 +6,8 @@
 // system, except for what is closed before it is synced. A call that it fails does not reach the
 // wrapped file system, except Close and the part of a short write. It counts the calls by kind.
 //
-// Tests of all code that stores bytes use it, over crashfs if they must know what survives. It
-// knows nothing of the stored data.
+// Tests of all code that stores bytes through a vfs.FS use it, over crashfs if they must know what
+// survives. It knows nothing of the stored data.
 package errfs
 
 import (
