@@ -123,9 +123,9 @@ func (l *log) begin() {
 }
 
 // eachOfTail passes the tail to emit, as frames that a repair writes to a quarantine file. The
-// segments may lose it: if a sync of the killed broker failed, the system may count bytes as written
-// that exist only in its cache, and a sync of them succeeds without writing them. To write them
-// again where they are would risk them, because power may be lost during that.
+// segments may lose it: if a sync of the killed broker failed, the system may count bytes as
+// written that exist only in its cache, and a sync of them succeeds without writing them. To write
+// them again where they are would risk them, because power may be lost during that.
 func (l *log) eachOfTail(fsys vfs.FS, emit func(*log, *journal.Frame) error) error {
 	for _, x := range l.tailBeyond.stretches {
 		f := journal.Frame{Stream: l.st.ID, Type: journal.Batches, LSN: l.dir.state.Redo.LSN, PrevEnd: x.first, NextEnd: x.first}
