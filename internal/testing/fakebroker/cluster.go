@@ -143,11 +143,11 @@ func (c *Cluster) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	for _, name := range names {
 		t := kmsg.MetadataResponseTopic{Topic: &name}
 		for i, p := range c.Partitions[name] {
-			leader := int32(-1)
+			leader, code := int32(-1), kerr.LeaderNotAvailable.Code
 			if !p.Leaderless {
-				leader = p.Replicas[0]
+				leader, code = p.Replicas[0], 0
 			}
-			t.Partitions = append(t.Partitions, kmsg.MetadataResponseTopicPartition{Partition: int32(i), Leader: leader,
+			t.Partitions = append(t.Partitions, kmsg.MetadataResponseTopicPartition{ErrorCode: code, Partition: int32(i), Leader: leader,
 				Replicas: p.Replicas, ISR: p.ISR})
 		}
 		if len(t.Partitions) == 0 {

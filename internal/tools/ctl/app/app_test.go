@@ -42,7 +42,11 @@ func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
 	}{
 		{kerr.TopicAlreadyExists, "Topic 'a' already exists.",
 			"create a: TOPIC_ALREADY_EXISTS: Topic 'a' already exists; choose another name, or add --if-not-exists"},
-		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: " + strings.TrimRight(kerr.LeaderNotAvailable.Description, ".") +
+		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: no broker leads the partition now; an election takes a second " +
+			"or two; chronikctl topic describe TOPIC and chronikctl cluster health say what an offline partition waits for"},
+		{kerr.RequestTimedOut, "no leader", "create a: REQUEST_TIMED_OUT: no leader; try again; if it persists, chronikctl cluster " +
+			"health says which brokers are missing"},
+		{kerr.NetworkException, "", "create a: NETWORK_EXCEPTION: " + strings.TrimRight(kerr.NetworkException.Description, ".") +
 			"; this is usually temporary: try again"},
 		{kerr.ListenerNotFound, "", "create a: LISTENER_NOT_FOUND: " + strings.TrimRight(kerr.ListenerNotFound.Description, ".") +
 			"; the partition's leader has no listener of the name of the one that was dialed: chronikctl cluster health names the brokers that lack it"},

@@ -44,7 +44,7 @@ func (r *refusal) Unwrap() error { return r.err }
 func (r *refusal) Error() string {
 	text := r.err.Error()
 	if k := (*kerr.Error)(nil); errors.As(r.err, &k) {
-		text = k.Message + ": " + k.Description
+		text = k.Message + ": " + Description(k)
 		if r.message != "" {
 			text = k.Message + ": " + r.message
 		}
@@ -67,6 +67,14 @@ func (r *refusal) Error() string {
 		text += "; " + remedy
 	}
 	return text
+}
+
+// Description returns what an error of the protocol means.
+func Description(k *kerr.Error) string {
+	if k.Code == kerr.LeaderNotAvailable.Code {
+		return "no broker leads the partition now" // Kafka's text promises an election, which an offline partition does not have
+	}
+	return strings.TrimRight(k.Description, ".")
 }
 
 // Remedy returns the remedy for an error, or "" if its text suffices.
@@ -142,7 +150,12 @@ func remedies() map[int16]string {
 		"cluster health shows the cause"
 	const fenced = "another producer has taken the transactional id, or the transaction was open for longer than its timeout: " +
 		"chronikctl txn describe shows the id"
+	const leaderless = "an election takes a second or two; chronikctl topic describe TOPIC and chronikctl cluster health say what " +
+		"an offline partition waits for"
+	const timedOut = "try again; if it persists, chronikctl cluster health says which brokers are missing"
 	return map[int16]string{
+		kerr.LeaderNotAvailable.Code:                 leaderless,
+		kerr.RequestTimedOut.Code:                    timedOut,
 		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",
 		kerr.UnknownTopicOrPartition.Code:            "chronikctl topic list shows the topics, topic describe their partitions",
 		kerr.InvalidTopicException.Code:              "use 1 to 249 letters, digits, '.', '_' and '-'",

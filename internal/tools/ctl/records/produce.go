@@ -64,10 +64,11 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 		return err
 	}
 	defer cl.Close()
-	if way.closed, err = checkTopic(cmd.Context(), a, cl, topic); err != nil {
+	var partitions int
+	if way.closed, partitions, err = checkTopic(cmd.Context(), a, cl, topic); err != nil {
 		return err
 	}
-	if len(way.closed) > 0 && o.partition < 0 && !o.samePartition {
+	if n := len(way.closed); n > 0 && n < partitions && o.partition < 0 && !o.samePartition {
 		a.Note("note: %s cannot be written, so records without a key go to the others; chronikctl cluster health shows the cause", way)
 	}
 	bar := output.NewBar(a.Err, o.file != "" && cli.IsTerminal(a.Err), topic, size)
@@ -84,26 +85,26 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 	return err
 }
 
-// checkTopic returns the partitions of the topic that accept no records. If the topic does not
-// exist, its name may be mistyped: a person at a terminal must confirm that produce creates it.
-// Without a terminal checkTopic only prints a note.
-func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (closed []int32, err error) {
+// checkTopic returns the partitions of the topic that accept no records, and how many it has. If the
+// topic does not exist, its name may be mistyped: a person at a terminal must confirm that produce
+// creates it. Without a terminal checkTopic only prints a note.
+func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (closed []int32, all int, err error) {
 	req := kmsg.NewPtrMetadataRequest() // the client's own metadata request would create the topic
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &topic
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, app.Refused("look up topic "+topic, err, "")
+		return nil, 0, app.Refused("look up topic "+topic, err, "")
 	}
 	if len(resp.Topics) != 1 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	// The first record also gets any other error, with more detail.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		missing := app.UnknownTopic(ctx, kadm.NewClient(cl), topic)
 		if cli.IsTerminal(a.In) { // a script cannot answer, and may rely on automatic creation
-			return nil, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
+			return nil, 0, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
 		}
 		a.Note("note: %s; the first record creates it if the broker allows that (auto.create.topics.enable)", missing)
 	}
@@ -113,7 +114,7 @@ func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (
 		}
 	}
 	slices.Sort(closed)
-	return closed, nil
+	return closed, len(resp.Topics[0].Partitions), nil
 }
 
 // open returns the input and its size, or 0 if the size is unknown.

@@ -24,7 +24,7 @@ func (o *produceOptions) refused(line int, topic string, rec *kgo.Record, err er
 	}
 	switch size := len(rec.Key) + len(rec.Value); {
 	case expired && said != nil:
-		return app.Refused(what, said, strings.TrimRight(said.Description, ".")+", the broker's last answer within --timeout")
+		return app.Refused(what, said, app.Description(said)+", the broker's last answer within --timeout")
 	case expired:
 		return fmt.Errorf("%s: %w; is the broker running? chronikctl cluster health shows problems, --timeout allows more time", what,
 			errUnanswered)
