@@ -95,8 +95,11 @@ func (w *createFlags) run(ctx context.Context, a *app.App, adm *kadm.Client, nam
 		case errors.Is(err, kerr.InvalidConfig) && strings.HasPrefix(r.ErrMessage, "Unknown ") && config.Unknown(ctx, adm, configs) != nil:
 			out.Failed(name, fmt.Errorf("create %s: %w", name, config.Unknown(ctx, adm, configs)))
 		case app.IsUnknown(err) && !w.dryRun:
-			out.Failed(name, app.RefusedFor("create "+name, app.BrokerError(err), r.ErrMessage,
-				"it may still be created: chronikctl topic describe "+name+" shows it if it is; otherwise try again"))
+			remedy := "it may still be created: chronikctl topic describe " + name + " shows it if it is; otherwise try again"
+			if r.Err != nil { // a broker answered that the metadata did not
+				remedy += ", or see which brokers are missing: chronikctl cluster health"
+			}
+			out.Failed(name, app.RefusedFor("create "+name, app.BrokerError(err), r.ErrMessage, remedy))
 		case err != nil:
 			out.Refused(name, "create "+name, app.Needs(app.BrokerError(err), app.OnTopic("create", name)), r.ErrMessage)
 		default:
