@@ -10,6 +10,7 @@ package move
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -326,15 +327,21 @@ func (p *Plan) Leave(brokers ...int32) error {
 	if p.takers() == 0 {
 		return fmt.Errorf("no other active broker would take replicas; start another broker%s", orEnd(before))
 	}
+	var left []stuck
 	for _, b := range brokers {
-		if err := p.leave(b); err != nil {
-			return err
-		}
+		left = p.leave(b, left)
 	}
-	return nil
+	return p.noTaker(left)
 }
 
-func (p *Plan) leave(broker int32) error {
+// stuck is the first partition of a topic with a replica that no other broker can take.
+type stuck struct {
+	*part
+	broker int32
+}
+
+// leave plans the moves from one broker, and appends the topics for which there is no other.
+func (p *Plan) leave(broker int32, left []stuck) []stuck {
 	for _, x := range p.parts {
 		p.topics[x.topic] = p.topics[x.topic] || slices.Contains(p.moving[x.topic][x.n].RemovingReplicas, broker)
 		at := slices.Index(x.to, broker)
@@ -342,15 +349,38 @@ func (p *Plan) leave(broker int32) error {
 			continue
 		}
 		p.topics[x.topic] = true
-		next, ok := p.choose(x.to, broker)
-		if !ok {
-			return fmt.Errorf("%s has %s, and there is no other active broker for the one on broker %d; start another broker, "+
-				"or reduce the replicas with chronikctl topic alter %s --replication-factor",
-				x.topic, text.Count(len(x.to), "replica"), broker, x.topic)
+		switch next, ok := p.choose(x.to, broker); {
+		case ok:
+			x.to[at] = next
+		case !slices.ContainsFunc(left, func(s stuck) bool { return s.topic == x.topic }):
+			left = append(left, stuck{x, broker})
 		}
-		x.to[at] = next
 	}
-	return nil
+	return left
+}
+
+// noTaker returns the error for topics that cannot leave a broker, nil for none. With as many
+// replicas as there are brokers that take some, each of them can.
+func (p *Plan) noTaker(left []stuck) error {
+	if len(left) == 0 {
+		return nil
+	}
+	one, most := left[0], p.takers()
+	said := fmt.Sprintf("%s has %s, and there is no other active broker for the one on broker %d; start another broker, "+
+		"or reduce the replicas with chronikctl topic alter %s --replication-factor %d",
+		one.topic, text.Count(len(one.to), "replica"), one.broker, one.topic, most)
+	const named = 3
+	var others []string
+	for _, s := range left[1:] {
+		others = append(others, s.topic)
+	}
+	switch n := len(others); {
+	case n > named:
+		said += fmt.Sprintf("; %d other topics need the same: %s and %d more", n, strings.Join(others[:named], ", "), n-named)
+	case n > 0:
+		said += fmt.Sprintf("; %s the same: %s", text.Plural(n, "other topic needs", "other topics need"), strings.Join(others, ", "))
+	}
+	return errors.New(said)
 }
 
 // Set plans the replicas of a partition, the preferred leader first.

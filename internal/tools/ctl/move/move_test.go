@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
 // cluster returns metadata with brokers 1 to n, in racks if there are some, and a topic with these
@@ -108,6 +110,37 @@ func TestTheLastBrokerThatTakesReplicasIsNotDrained(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%v are drained, and now %v: %q, want %q", c.drained, c.leave, got, c.want)
 		}
+	}
+}
+
+// A broker that others cannot replace is left once topics have fewer replicas: the error has the
+// whole command, and says which other topics need it.
+func TestTopicsThatCannotLeaveABroker(t *testing.T) {
+	const command = "t has 3 replicas, and there is no other active broker for the one on broker 3; start another broker, " +
+		"or reduce the replicas with chronikctl topic alter t --replication-factor 2"
+	for others, want := range map[string]string{
+		"":          command,
+		"u":         command + "; 1 other topic needs the same: u",
+		"u,v":       command + "; 2 other topics need the same: u, v",
+		"u,v,w,x,y": command + "; 5 other topics need the same: u, v, w and 2 more",
+	} {
+		m := cluster(3, "", []int32{1, 2, 3}, []int32{1, 2, 3})
+		m.Topics["a"] = kadm.TopicDetail{Topic: "a", Partitions: kadm.PartitionDetails{0: {Topic: "a", Replicas: []int32{3, 1}}}} // moves to 2
+		for _, name := range strings.Split(others, ",") {
+			if name != "" {
+				m.Topics[name] = kadm.TopicDetail{Topic: name,
+					Partitions: kadm.PartitionDetails{0: {Topic: name, Replicas: []int32{1, 2, 3}}}}
+			}
+		}
+		err := newPlan(m, nil).Leave(3)
+		if err == nil || err.Error() != want {
+			t.Errorf("%q:\n got %v\nwant %s", others, err, want)
+		}
+		p := newPlan(m, nil)
+		for topic := range m.Topics {
+			must.OK(t, p.SetFactor(topic, 2))
+		}
+		must.OK(t, p.Leave(3)) // which the remedy makes possible
 	}
 }
 
