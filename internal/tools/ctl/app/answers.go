@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -79,6 +80,19 @@ func Report(ctx context.Context, ask kmsg.Requestor) (*health.Report, error) {
 		err = Needs(kerr.ClusterAuthorizationFailed, OnCluster("describe"))
 	}
 	return report, err
+}
+
+// ErrOtherBroker means that an answer is not of the broker that was asked.
+var ErrOtherBroker = errors.New("another broker answered, as behind one address for all (route: forward)")
+
+// ReportOf returns the health report of one broker, as Report does. If another one answers, it
+// returns that one's report, and an error that matches ErrOtherBroker.
+func ReportOf(ctx context.Context, cl *kgo.Client, id int32) (*health.Report, error) {
+	r, err := Report(ctx, cl.Broker(int(id)))
+	if err == nil && r.Broker != id {
+		err = fmt.Errorf("%w: broker %d", ErrOtherBroker, r.Broker)
+	}
+	return r, err
 }
 
 // Logs returns the broker's logs of the given topics, or all without topics.

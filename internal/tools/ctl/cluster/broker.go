@@ -121,8 +121,9 @@ func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Clien
 		if !b.reachable {
 			return a.Print(d, brokerTable([]broker{b}))
 		}
-		if d.Report, err = app.Report(ctx, cl.Broker(int(id))); err != nil && !errors.Is(err, app.ErrNoReport) {
+		if d.Report, err = app.ReportOf(ctx, cl, id); err != nil && !errors.Is(err, app.ErrNoReport) {
 			a.Note("note: no health report of broker %d: %v", id, err)
+			d.Report = nil // it may be another broker's
 		}
 		dirs, err := adm.DescribeBrokerLogDirs(ctx, id, nil)
 		if err != nil && !app.IsUnsupported(err) {

@@ -39,7 +39,7 @@ func (l *loss) crowd(ctx context.Context, cl *kgo.Client, e Entity, most int) {
 		if e.Name != "" && e.Name != strconv.Itoa(int(id)) {
 			continue
 		}
-		report, err := app.Report(ctx, cl.Broker(int(id)))
+		report, err := app.ReportOf(ctx, cl, id)
 		switch {
 		case errors.Is(err, app.ErrNoReport), err == nil && report.Load == nil: // it is of another kind
 		case err != nil:

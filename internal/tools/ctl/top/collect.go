@@ -16,6 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/sorts"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/group"
 	"github.com/chronik-io/chronik/internal/tools/ctl/topic"
@@ -37,7 +38,9 @@ type sample struct {
 	connections []view.Connection
 
 	missing []string // what could not be fetched, and why
-	failed  bool     // part of the data exists, but the broker did not answer
+	// elsewhere is the one of these about brokers that cannot be asked at this address, "" for none.
+	elsewhere string
+	failed    bool // part of the data exists, but the broker did not answer
 }
 
 type brokerNow struct {
@@ -79,6 +82,9 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 		s.addMissing(err)
 	}
 	s.failed = len(s.missing) > 0
+	if s.elsewhere != "" { // which the address determines: it is no failure
+		s.missing = append(s.missing, s.elsewhere)
+	}
 	if err := k.admin(ctx, s); err != nil {
 		s.addMissing(err)
 		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, app.ErrNoAdminPort))
@@ -120,23 +126,28 @@ func brokersOf(m kadm.Metadata) (list []brokerNow) {
 }
 
 // loads asks each broker for what it does. One that does not answer within the timeout of a request
-// is unknown, and so is one of another kind.
+// is unknown, and so is one of another kind. An answer counts for the broker that gave it: behind
+// one address for all, it may be another than the one that was asked.
 func (k *collector) loads(ctx context.Context, s *sample) {
 	ctx, cancel := context.WithTimeout(ctx, k.a.Settings.Timeout())
 	defer cancel()
 	var mu sync.Mutex
 	var asking sync.WaitGroup
+	var others []int32 // brokers for which another one answered
 	for _, b := range s.brokers {
 		if b.address == noAddress {
 			continue
 		}
 		asking.Go(func() {
-			report, err := app.Report(ctx, k.cl.Broker(int(b.id)))
+			report, err := app.ReportOf(ctx, k.cl, b.id)
 			mu.Lock()
 			defer mu.Unlock()
+			if errors.Is(err, app.ErrOtherBroker) {
+				others, err = append(others, b.id), nil
+			}
 			switch {
 			case err == nil && report.Load != nil:
-				s.loads[b.id] = *report.Load
+				s.loads[report.Broker] = *report.Load
 			case err != nil && !errors.Is(err, app.ErrNoReport):
 				s.addMissing(fmt.Errorf("requests of broker %d: %w", b.id, err))
 			}
@@ -144,6 +155,19 @@ func (k *collector) loads(ctx context.Context, s *sample) {
 	}
 	asking.Wait()
 	slices.Sort(s.missing)
+	slices.Sort(others)
+	others = slices.DeleteFunc(others, func(id int32) bool { _, ok := s.loads[id]; return ok })
+	if len(others) > 0 {
+		s.elsewhere = fmt.Sprintf("requests of %s: another broker answered, as behind one address for all, so ? is shown; ask a listener "+
+			"without route: forward", brokerNames(others))
+	}
+}
+
+func brokerNames(ids []int32) string {
+	if len(ids) == 1 {
+		return "broker " + text.Numbers(ids)
+	}
+	return "brokers " + text.Numbers(ids)
 }
 
 // noAddress is the address of a broker that clients cannot use.

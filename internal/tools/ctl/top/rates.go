@@ -21,6 +21,8 @@ type Rates struct {
 	Groups  []GroupRates  `json:"groups"`
 	Clients []ClientRates `json:"clients"`
 	Missing []string      `json:"missing"` // what could not be fetched, and why
+
+	elsewhere string // see sample
 }
 
 // BrokerRates holds the rates of a broker. One that does not answer has no more than OutOfSync.
@@ -78,7 +80,7 @@ type ClientRates struct {
 // compare compares a sample with a later one.
 func compare(before, now *sample) *Rates {
 	d := delta{before, now, now.at.Sub(before.at).Seconds()}
-	r := &Rates{At: now.at, Seconds: d.seconds, Missing: slices.Clone(now.missing),
+	r := &Rates{At: now.at, Seconds: d.seconds, Missing: slices.Clone(now.missing), elsewhere: now.elsewhere,
 		Brokers: []BrokerRates{}, Topics: []TopicRates{}, Groups: []GroupRates{}, Clients: []ClientRates{}}
 	if r.Missing == nil {
 		r.Missing = []string{}

@@ -63,6 +63,7 @@ type top struct {
 	limit    int
 	internal bool
 	before   *sample // of the previous measurement with --watch
+	said     bool    // that brokers cannot be asked at this address; it stays so
 }
 
 // run prints a measurement.
@@ -77,6 +78,12 @@ func (t *top) run(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []str
 	}
 	r.sort()
 	for _, why := range r.Missing {
+		if why == r.elsewhere {
+			if t.said {
+				continue
+			}
+			t.said = true
+		}
 		t.a.Note("note: %s", why)
 	}
 	if err := t.a.Print(r, r.tables(t.limit)...); err != nil || !failed {
