@@ -197,14 +197,18 @@ func bootstrap(plans []nodePlan) string {
 	return strings.Join(all, ",")
 }
 
-// adminOf returns the admin port in the context, that of the first broker, and the file with its
-// token. Admin ports listen on loopback: there is none here for brokers that are on several
-// machines.
+// adminOf returns the admin ports in the context, those of all brokers, so that chronikctl finds one
+// while another broker is down, and the file with their token. Admin ports listen on loopback:
+// there is none here for brokers that are on several machines.
 func adminOf(plans []nodePlan) (at, tokenFile string) {
 	if len(plans) > 1 && slices.ContainsFunc(plans, func(p nodePlan) bool { return !config.Loopback(strings.ToLower(p.peer)) }) {
 		return contexts.Off, ""
 	}
-	return "https://" + cmp.Or(plans[0].admin, config.DefaultAdminListen), filepath.Join(plans[0].dir, "admin.token")
+	var all []string
+	for i := range plans {
+		all = append(all, "https://"+cmp.Or(plans[i].admin, config.DefaultAdminListen))
+	}
+	return strings.Join(all, ","), filepath.Join(plans[0].dir, "admin.token")
 }
 
 // makeSecured returns the files of an installation by path. None of them has the password.

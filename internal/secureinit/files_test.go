@@ -25,15 +25,15 @@ func TestPasswordsAreEscapedTwice(t *testing.T) {
 	}
 }
 
-// The context has the admin port where the configuration lets the first broker listen, with its
+// The context has the admin ports where the configurations let the brokers listen, with their
 // token. On the machines of several brokers it is on their loopback, so there is none.
 func TestTheContextHasAnAdminPortThatCanBeReached(t *testing.T) {
 	for _, c := range []struct{ nodes, want string }{
 		{"", "https://" + config.DefaultAdminListen},
 		{"a.example.com", "https://" + config.DefaultAdminListen},
 		{"a.example.com:9200", "https://localhost:9201"},
-		{"127.0.0.1:9200,127.0.0.1:9300,127.0.0.1:9400", "https://127.0.0.1:9201"},
-		{"127.0.0.1:9200,127.0.0.2:9200,LOCALHOST:9400", "https://127.0.0.1:9201"},
+		{"127.0.0.1:9200,127.0.0.1:9300,127.0.0.1:9400", "https://127.0.0.1:9201,https://127.0.0.1:9301,https://127.0.0.1:9401"},
+		{"127.0.0.1:9200,127.0.0.2:9200,LOCALHOST:9400", "https://127.0.0.1:9201,https://127.0.0.2:9201,https://localhost:9401"},
 		{"a.example.com,b.example.com,c.example.com", contexts.Off},
 		{"127.0.0.1:9200,b.example.com:9200,c.example.com:9200", contexts.Off},
 	} {

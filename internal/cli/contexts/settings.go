@@ -68,7 +68,7 @@ func (s Setting) Kind() string {
 func All() []Setting {
 	return []Setting{
 		{Name: Brokers, Default: DefaultBrokers, Doc: "HOST:PORT of brokers, separated by commas", check: addresses},
-		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or URL of the admin port, or off", check: adminAddress},
+		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or URL of the admin port, of several brokers separated by commas, or off", check: adminAddress},
 		{Name: AdminTokenFile, Doc: "file whose first line is the token of the admin port"},
 		{Name: Timeout, Default: "30s", Doc: "longest time for a request or an acknowledgement", check: timeout},
 		{Name: Output, Default: "table", Doc: "output format: table, wide, name, json, yaml or jsonpath=PATH", check: format},
@@ -180,11 +180,17 @@ func address(at string) error {
 }
 
 func adminAddress(v string) error {
-	bare := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(v, "http://"), "https://"), "/")
-	if v == Off || address(bare) == nil && strings.Contains(bare, ":") {
+	if v == Off {
 		return nil
 	}
-	return fmt.Errorf("%q is not HOST:PORT; write %s, or off", v, DefaultAdmin)
+	for _, at := range strings.Split(v, ",") {
+		at = strings.TrimSpace(at)
+		bare := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(at, "http://"), "https://"), "/")
+		if address(bare) != nil || !strings.Contains(bare, ":") {
+			return fmt.Errorf("%q is not HOST:PORT; write %s, several separated by commas, or off", at, DefaultAdmin)
+		}
+	}
+	return nil
 }
 
 // Off is the value of Admin for a broker without an admin port.

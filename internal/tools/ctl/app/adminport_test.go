@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -99,5 +100,53 @@ func TestLogsArePaged(t *testing.T) {
 	logs, err := port(t, "--admin", s.URL).Logs(t.Context(), "a", "b")
 	if err != nil || len(logs) != 2 || logs[0].Retained != "active segment" || logs[1].Topic != "b" || logs[1].Partition != 3 {
 		t.Errorf("%+v, %v", logs, err)
+	}
+}
+
+// Of several admin ports, the first that answers is used, and from then on: two samples are of one
+// broker. If it ends, another one answers.
+func TestTheFirstAdminPortThatAnswers(t *testing.T) {
+	serve := func(version string) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"version": "` + version + `"}`))
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	two, three := serve("two"), serve("three")
+	p := port(t, "--admin", "127.0.0.1:1, "+two.URL+","+three.URL)
+	version := func() string {
+		r, err := p.Health(t.Context())
+		must.OK(t, err)
+		return r.Version
+	}
+	if all := p.String(); all != "http://127.0.0.1:1, "+two.URL+", "+three.URL {
+		t.Error(all)
+	}
+	if v := version() + " " + version(); v != "two two" || p.String() != two.URL {
+		t.Errorf("%s, at %v", v, p)
+	}
+	two.Close()
+	if v := version() + " " + version(); v != "three three" || p.String() != three.URL {
+		t.Errorf("%s, at %v", v, p)
+	}
+	three.Close()
+	_, err := p.Health(t.Context())
+	if !Unreached(err) || !errors.Is(err, ErrNoAdminPort) || ExitCode(err) != ExitUnreachable ||
+		!strings.Contains(err.Error(), "http://127.0.0.1:1: connect: connection refused, ") || strings.Count(err.Error(), "--admin off") != 1 {
+		t.Errorf("%v", err)
+	}
+}
+
+// A port that hangs is left for one that answers.
+func TestAnAdminPortThatHangsIsNotTheOnlyOne(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never answers
+	must.OK(t, err)
+	defer l.Close()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	defer s.Close()
+	p := port(t, "--admin", l.Addr().String()+","+s.URL, "--timeout", "100ms")
+	if _, err := p.Health(t.Context()); err != nil || p.String() != s.URL {
+		t.Errorf("%v, at %v", err, p)
 	}
 }

@@ -116,18 +116,14 @@ func (p *AdminPort) Logs(ctx context.Context, topics ...string) ([]view.Log, err
 
 // Clock returns the broker's time, to the second.
 func (p *AdminPort) Clock(ctx context.Context) (time.Time, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/healthz", nil)
+	base, resp, err := p.send(ctx, &p.client, http.MethodGet, "/healthz")
 	if err != nil {
-		return time.Time{}, fmt.Errorf("admin port %s: %w", p.base, err)
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("admin port %s/healthz: %w", p.base, err)
+		return time.Time{}, err
 	}
 	defer resp.Body.Close()
 	now, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("admin port %s/healthz: the answer has no date: %w", p.base, err)
+		return time.Time{}, fmt.Errorf("admin port %s/healthz: the answer has no date: %w", base, err)
 	}
 	return now, nil
 }

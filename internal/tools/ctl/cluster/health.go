@@ -322,9 +322,11 @@ const textWidth = 96
 
 // OwnReport adds the health report of a chronik broker, which has the findings of all brokers of
 // its cluster: from the admin port, or if that does not answer, from a listener for clients. An
-// admin port that does not answer is a finding, unless its address is only the default.
+// admin port that does not answer is a finding, unless its address is only the default, or the
+// report says that a broker is down: then the port may be that one's, which has its own finding.
 func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listener ask) {
 	missing := "no admin port (--admin)"
+	var silent error // of a port that is named
 	if p != nil {
 		report, err := port(ctx)
 		if err == nil {
@@ -333,11 +335,19 @@ func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listene
 		}
 		missing = "no admin port at " + p.String()
 		if !errors.Is(err, app.ErrNoAdminPort) || p.Named {
-			c.Add("admin_port", health.Warn, "admin port", err.Error(), "check --admin")
+			silent = err
 		}
 	}
 	const less = ": only what Kafka's protocol shows is known of brokers"
-	switch report, err := listener(ctx); {
+	report, err := listener(ctx)
+	switch {
+	case silent == nil:
+	case err == nil && app.Unreached(silent) && (len(c.silent) > 0 || slices.ContainsFunc(report.Brokers, missed)):
+		c.Examined(missing + ", which may be that of a broker that is down")
+	default:
+		c.Add("admin_port", health.Warn, "admin port", silent.Error(), "check --admin")
+	}
+	switch {
 	case err == nil:
 		c.adopt("its listener for clients", report)
 	case errors.Is(err, app.ErrNoReport):
@@ -347,6 +357,9 @@ func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listene
 		c.Examined(missing + ", and no report of a broker: " + err.Error() + less)
 	}
 }
+
+// missed reports whether a report has no current one of another broker.
+func missed(o health.Other) bool { return !o.Current }
 
 // adopt adds the findings of a broker's own report.
 func (c *Checkup) adopt(by string, report *health.Report) {

@@ -109,6 +109,17 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	}
 }
 
+// portAt returns the admin port that --admin names.
+func portAt(t *testing.T, at string) *app.AdminPort {
+	t.Helper()
+	a := app.New("v", app.Streams{})
+	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+	a.Prepare(root)
+	root.SetArgs([]string{"--admin", at})
+	must.OK(t, root.Execute())
+	return app.AdminPortOf(a)
+}
+
 // The report of a chronik broker is included unchanged.
 func TestABrokersReportIsTakenOver(t *testing.T) {
 	want := health.Report{Broker: 7, Brokers: []health.Other{{Broker: 8, Current: true}, {Broker: 9}}, Findings: []health.Finding{
@@ -119,12 +130,7 @@ func TestABrokersReportIsTakenOver(t *testing.T) {
 	}}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(want) }))
 	defer s.Close()
-	a := app.New("v", app.Streams{})
-	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
-	a.Prepare(root)
-	root.SetArgs([]string{"--admin", s.URL})
-	must.OK(t, root.Execute())
-	c, port := &Checkup{}, app.AdminPortOf(a)
+	c, port := &Checkup{}, portAt(t, s.URL)
 	c.OwnReport(t.Context(), port, port.Health, nil)
 	if !slices.Equal(c.findings, want.Findings) || !slices.Equal(c.reported, []int32{7, 8}) {
 		t.Errorf("%+v", c)
@@ -187,6 +193,9 @@ func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
 	report := &health.Report{Broker: 2, Omitted: 3, Brokers: []health.Other{{Broker: 1, Current: true}}, Findings: []health.Finding{
 		{Broker: 1, Check: "space", Severity: health.Bad, Subject: "disk of /a"}}}
 	refused := func(context.Context) (*health.Report, error) { return nil, errors.New("connection refused") }
+	down := &health.Report{Broker: 2, Brokers: []health.Other{{Broker: 1}}, Findings: []health.Finding{
+		{Broker: health.NoBroker, Check: health.CheckBrokers, Severity: health.Warn, Subject: "broker 1"}}}
+	dead := portAt(t, "127.0.0.1:1")
 	for name, x := range map[string]struct {
 		port     *app.AdminPort
 		listener ask
@@ -197,13 +206,20 @@ func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
 			"broker 2, by its listener for clients"},
 		"named": {&app.AdminPort{Named: true}, func(context.Context) (*health.Report, error) { return report, nil },
 			[]string{"admin port", "broker 1, disk of /a", "findings"}, "broker 1, by its report to broker 2"},
+		"of a broker that is down": {dead, func(context.Context) (*health.Report, error) { return down, nil }, []string{"broker 1"},
+			"no admin port at http://127.0.0.1:1, which may be that of a broker that is down"},
+		"wrong, and none is down": {dead, func(context.Context) (*health.Report, error) { return report, nil },
+			[]string{"admin port", "broker 1, disk of /a", "findings"}, "broker 2, by its listener for clients"},
 		"another kind of broker": {nil, func(context.Context) (*health.Report, error) { return nil, app.ErrNoReport }, nil,
 			"no admin port (--admin): only what Kafka's protocol shows"},
 		"without the right": {nil, func(context.Context) (*health.Report, error) { return nil, errors.New("authorization failed") }, nil,
 			"no report of a broker: authorization failed: only what Kafka's protocol shows"},
 	} {
-		c := &Checkup{}
-		c.OwnReport(t.Context(), x.port, refused, x.listener)
+		c, port := &Checkup{}, ask(refused)
+		if x.port == dead {
+			port = dead.Health
+		}
+		c.OwnReport(t.Context(), x.port, port, x.listener)
 		var got []string
 		for i := range c.findings {
 			got = append(got, c.findings[i].Where())

@@ -215,7 +215,7 @@ func (d delta) clients() []ClientRates {
 		was := earlier[lasting{c.ID, c.Opened}]
 		switch {
 		case was != nil:
-		case d.before.admin < 0: // nothing is known about the time before
+		case d.before.admin != d.now.admin: // nothing is known about the time before
 			was = &c
 		default:
 			was = &view.Connection{} // a new connection
