@@ -125,6 +125,11 @@ func Root(a *app.App) *cobra.Command {
 		"cluster-info":        "chronikctl cluster describe shows the cluster",
 		"maintenance":         "chronikctl broker maintain ID prepares a broker for a restart",
 		"cordon":              "chronikctl broker maintain ID prepares a broker for a restart",
+		"uncordon":            "chronikctl broker maintain ID --end ends what broker maintain began",
+		"members":             "chronikctl broker list shows the brokers, group describe the members of a group",
+		"whoami":              "chronikctl context show shows the user and the source of each setting",
+		"login":               logins,
+		"logout":              logins,
 		"decommission":        "chronikctl broker drain ID moves its replicas away, broker unregister ID removes it",
 		"security":            "chronikctl user, acl and cert do that",
 		"server":              "chronikctl cluster health lists what is wrong, top shows the load",
@@ -140,6 +145,7 @@ func Root(a *app.App) *cobra.Command {
 		"--producer.config":   "chronikctl context keeps TLS and logins",
 		"--consumer.config":   "chronikctl context keeps TLS and logins",
 		"--topic":             "topics are arguments, without a flag",
+		"-t":                  "topics are arguments, without a flag",
 		"--entity-name":       "topics, users and brokers are arguments, without a flag",
 		"--entity-type":       "the command names it: chronikctl config set topic NAME, quota set --user NAME",
 		"--add-config":        "chronikctl config set topic NAME KEY=VALUE sets configs",
@@ -176,6 +182,7 @@ func runner(a *app.App) cluster.Runner {
 // Hints for several words.
 const (
 	partitions = "chronikctl topic describe NAME shows the partitions of a topic, topic move moves them"
+	logins     = "there are no sessions: chronikctl context set NAME sasl-user=USER saves a login, context use selects it"
 	backups    = "chronikctl snapshot takes snapshots of the cluster, chronikd restore restores one (docs/snapshots.md)"
 )
 

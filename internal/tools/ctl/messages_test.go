@@ -73,6 +73,23 @@ func habits() [][]string {
 		{"", "config", "set", "topic", "a", "log.retention.hours=1"},
 		{"", "config", "set", "topic", "a", "log.retention.minutes=1"},
 		{"", "topic", "create", "orders", "--config", "log.retention.hours=1"},
+		{"", "config", "set", "broker", "default", "log.retention.hours=1"},
+		{"", "config", "set", "retention.ms=7d"},
+		{"", "config", "set", "topic", "retention.ms=7d"},
+		{"", "topic", "list", "--under-replicated-partitions"},
+		{"", "topic", "describe", "--unavailable-partitions"},
+		{"", "topic", "add-partitions", "orders", "-n", "8"},
+		{"", "topic", "alter", "orders", "--partitions", "8"},
+		{"", "topic", "trim", "orders", "--offset", "5"},
+		{"", "consume", "-t", "orders"},
+		{"", "produce", "-t", "orders"},
+		{"", "group", "describe", "--group", "g"},
+		{"", "group", "describe", "-g", "g"},
+		{"", "quota", "set", "--producer-byte-rate", "1MiB"},
+		{"", "broker", "uncordon", "1"},
+		{"", "cluster", "members"},
+		{"", "whoami"},
+		{"", "login"},
 	}
 }
 

@@ -32,6 +32,9 @@ func OrEmpty(s *string) string {
 	return *s
 }
 
+// Fixed begins a broker's message about configs that do not change while it runs.
+const Fixed = "Cannot update these configs dynamically"
+
 // refusal is an error with the broker's message and a remedy, which is empty if that of err fits.
 type refusal struct {
 	err     error
@@ -56,7 +59,7 @@ func (r *refusal) Error() string {
 	text = strings.TrimRight(strings.ReplaceAll(text, "\n", " "), ". ")
 	remedy := cmp.Or(r.remedy, Remedy(r.err))
 	switch {
-	case strings.HasPrefix(r.message, "Cannot update these configs dynamically"):
+	case strings.HasPrefix(r.message, Fixed) && r.remedy == "":
 		remedy = "they change with the broker's own configuration and a restart"
 	case strings.Contains(r.message, "collides with"): // names that differ in '.' and '_' only
 		remedy = "choose another name, or delete the other topic"

@@ -27,12 +27,14 @@ func NewBroker(a *app.App) *cobra.Command {
 	const away = "broker drain ID moves its replicas away, broker unregister ID removes it"
 	const restart = "broker maintain ID -- COMMAND restarts a broker by a command of yours, such as systemctl"
 	cli.Instead(c, map[string]string{
-		"remove":  away,
-		"delete":  away,
-		"stop":    restart,
-		"restart": restart,
-		"move":    "topic move moves partitions; broker drain, fill and rebalance plan moves",
-		"config":  "chronikctl config get broker ID shows configs",
+		"remove":   away,
+		"delete":   away,
+		"stop":     restart,
+		"restart":  restart,
+		"move":     "topic move moves partitions; broker drain, fill and rebalance plan moves",
+		"uncordon": "broker maintain ID --end ends what broker maintain began",
+		"cordon":   "broker maintain ID prepares a broker for a restart",
+		"config":   "chronikctl config get broker ID shows configs",
 	})
 	return c
 }

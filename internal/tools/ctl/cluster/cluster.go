@@ -38,6 +38,7 @@ func New(a *app.App) *cobra.Command {
 		"info":    "cluster describe shows the cluster",
 		"status":  "cluster health lists what is wrong",
 		"brokers": "chronikctl broker list shows the brokers",
+		"members": "chronikctl broker list shows the brokers",
 		"voters":  "cluster describe shows the voters",
 		"quorum":  "cluster describe shows the voters",
 	})

@@ -173,11 +173,29 @@ func alter(ctx context.Context, cl *kgo.Client, e Entity, d *Edit, validate bool
 			return false
 		}
 	}
+	if live := changeable(slices.Sorted(maps.Keys(d.values))); err != nil && live != "" && strings.HasPrefix(message, app.Fixed) {
+		out.Failed(e.String(), app.RefusedFor("change configs of "+e.String(), err, message,
+			"set "+live+" instead, which takes effect while brokers run"))
+		return false
+	}
 	if err != nil {
 		out.Refused(e.String(), "change configs of "+e.String(), app.Needs(err, e.right("alter-configs")), message)
 		return false
 	}
 	return true
+}
+
+// changeable returns the config of brokers that changes while they run and has the same meaning as
+// one of these in another unit, such as log.retention.ms for log.retention.hours; "" for none.
+func changeable(keys []string) string {
+	for _, t := range configdef.New(configdef.Options{}).Topics() {
+		for i, s := range t.Synonyms {
+			if i > 0 && slices.Contains(keys, s.Name) {
+				return t.Synonyms[0].Name
+			}
+		}
+	}
+	return ""
 }
 
 // Unknown returns an error for the first key that topics do not have, with the closest one. It

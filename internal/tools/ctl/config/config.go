@@ -87,6 +87,10 @@ func entity(kind, name string) (Entity, error) {
 }
 
 func noEntity(kind string) error {
+	if strings.Contains(kind, "=") {
+		return app.Usage("KIND and NAME are missing: chronikctl config set topic NAME %s, or broker ID or broker %s instead of topic NAME",
+			kind, allBrokers)
+	}
 	return app.Usage(
 		"%q is not a kind: write topic %s if it is a topic, else broker ID, broker %s for all brokers, group NAME, logger ID for a "+
 			"broker's log levels, or client-metrics NAME for a subscription to metrics of clients", kind, kind, allBrokers)

@@ -32,6 +32,8 @@ func New(a *app.App) *cobra.Command {
 		"reset-offsets": "group reset sets offsets",
 		"show":          "group describe shows a group",
 		"get":           "group describe shows a group",
+		"--group":       "groups are arguments, without a flag",
+		"-g":            "groups are arguments, without a flag",
 	})
 	return c
 }

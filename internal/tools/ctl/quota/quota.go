@@ -26,6 +26,7 @@ import (
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("quota", "List, set, remove and explain quotas of users and clients", list(a), set(a), remove(a), explain(a))
 	c.Aliases = []string{"quotas"}
+	const limit = "limits are arguments, with underscores: chronikctl quota set producer_byte_rate=1MiB --user NAME"
 	cli.Instead(c, map[string]string{
 		"add":      "quota set sets quotas",
 		"alter":    "quota set sets quotas",
@@ -35,6 +36,12 @@ func New(a *app.App) *cobra.Command {
 		"describe": "quota list shows quotas, quota explain which of them apply",
 		"show":     "quota list shows quotas, quota explain which of them apply",
 		"check":    "quota explain says which quotas apply",
+
+		"--producer-byte-rate":       limit,
+		"--consumer-byte-rate":       limit,
+		"--request-percentage":       limit,
+		"--controller-mutation-rate": limit,
+		"--connection-creation-rate": limit,
 	})
 	return c
 }

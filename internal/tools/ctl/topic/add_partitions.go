@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
@@ -40,8 +41,12 @@ func addPartitions(a *app.App) *cobra.Command {
 	c.Flags().IntVar(&add, "add", 0, "number of partitions to add")
 	c.Flags().IntVar(&to, "to", 0, "total number of partitions afterwards")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	cli.Instead(c, map[string]string{"-n": newTotal, "-p": newTotal, "--partitions": newTotal})
 	return c
 }
+
+// newTotal is the hint for --partitions, which says how many a new topic gets.
+const newTotal = "topic add-partitions NAME --to N sets the new total, --add N adds that many"
 
 // grow sends one request per topic, so that a failure does not affect the other topics.
 func grow(ctx context.Context, a *app.App, adm *kadm.Client, names []string, n, to int, dryRun bool,

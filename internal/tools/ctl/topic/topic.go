@@ -19,6 +19,7 @@ import (
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
 		create(a), list(a), describe(a), alter(a), addPartitions(a), elect(a), moveCommand(a), trim(a), remove(a))
+	const replicas = "chronikctl cluster health lists partitions without a leader or with replicas out of sync"
 	cli.Instead(c, map[string]string{
 		"consume":        "chronikctl consume TOPIC prints records",
 		"produce":        "chronikctl produce TOPIC writes records",
@@ -34,6 +35,11 @@ func New(a *app.App) *cobra.Command {
 		"rename":         "a topic keeps its name; consume -o json and produce --input json copy records to another one",
 		"truncate":       "topic trim NAME --before latest deletes all records",
 		"purge":          "topic trim NAME --before latest deletes all records",
+
+		"--under-replicated-partitions": replicas,
+		"--unavailable-partitions":      replicas,
+		"--under-min-isr-partitions":    replicas,
+		"--at-min-isr-partitions":       replicas,
 	})
 	return c
 }

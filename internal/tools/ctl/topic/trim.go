@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
@@ -60,6 +61,7 @@ func trim(a *app.App) *cobra.Command {
 			})(cmd, names)
 		},
 	}
+	cli.Instead(c, map[string]string{"--offset": "--before OFFSET deletes the records before it"})
 	c.Flags().StringVar(&before, "before", "",
 		"first record to keep: an offset, latest to delete all, -N to keep the last N, a time, or 7d to keep that much time")
 	c.Flags().StringVarP(&partitions, "partition", "p", "", "only these partitions: 3 or 0,2,5-7")
