@@ -153,7 +153,7 @@ else
   case "$limit" in *" $wanted "*" $wanted "*) ;; *) fail "the limit of open files is another: $limit" ;; esac
 
   # The sandbox hides nothing that the broker judges its machine by.
-  unit chronikctl cluster health >"$work/health" || true # what it finds here is no matter
+  unit chronikctl cluster health -o wide >"$work/health" || true # what it finds here is no matter
   for saw in 'files: ' 'memory: ' 'clock: the clock is ' 'boot: the machine' 'file_system: ' 'mount: ' 'space: '; do
     grep -q "^broker 1, $saw" "$work/health" || { cat "$work/health"; fail "the broker in its sandbox sees nothing of its ${saw%%:*}"; }
   done

@@ -197,8 +197,8 @@ func bootstrap(plans []nodePlan) string {
 	return strings.Join(all, ",")
 }
 
-// adminOf returns the admin ports in the context, those of all brokers, so that chronikctl finds one
-// while another broker is down, and the file with their token. Admin ports listen on loopback:
+// adminOf returns the admin ports in the context, those of all brokers, so that chronikctl finds
+// one while another broker is down, and the file with their token. Admin ports listen on loopback:
 // there is none here for brokers that are on several machines.
 func adminOf(plans []nodePlan) (at, tokenFile string) {
 	if len(plans) > 1 && slices.ContainsFunc(plans, func(p nodePlan) bool { return !config.Loopback(strings.ToLower(p.peer)) }) {

@@ -68,7 +68,8 @@ func (s Setting) Kind() string {
 func All() []Setting {
 	return []Setting{
 		{Name: Brokers, Default: DefaultBrokers, Doc: "HOST:PORT of brokers, separated by commas", check: addresses},
-		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or URL of the admin port, of several brokers separated by commas, or off", check: adminAddress},
+		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or URL of the admin port, of several brokers separated by commas, or off",
+			check: adminAddress},
 		{Name: AdminTokenFile, Doc: "file whose first line is the token of the admin port"},
 		{Name: Timeout, Default: "30s", Doc: "longest time for a request or an acknowledgement", check: timeout},
 		{Name: Output, Default: "table", Doc: "output format: table, wide, name, json, yaml or jsonpath=PATH", check: format},

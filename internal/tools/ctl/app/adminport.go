@@ -202,8 +202,8 @@ func (p *AdminPort) sendTo(ctx context.Context, client *http.Client, method, bas
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return nil, unreached{WithCode(ExitUnreachable, fmt.Errorf("%s: %w: %w; name it with --admin, or turn it off with --admin off", base,
-			ErrNoAdminPort, op.Err)), fmt.Sprintf("%s: %v", base, op.Err)}
+		return nil, unreached{WithCode(ExitUnreachable, fmt.Errorf("%s: %w: %w; name it with --admin, or turn it off with --admin off",
+			base, ErrNoAdminPort, op.Err)), fmt.Sprintf("%s: %v", base, op.Err)}
 	}
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		if u.Timeout() {

@@ -165,7 +165,7 @@ func healthCommand(a *app.App) *cobra.Command {
 	var f healthFlags
 	c := &cobra.Command{
 		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
-		Long: "health lists what is wrong, and what it examined. It asks a chronik broker for its health report, which has what all brokers of\n" +
+		Long: "health lists what is wrong, and with -o wide what it examined. It asks a chronik broker for its health report, which has what all brokers of\n" +
 			"its cluster find. The admin port (--admin) answers, or a listener for clients if the port is off. It checks\n" +
 			"what Kafka's protocol shows of brokers, partitions, log directories, configs, groups and transactions, whether this machine reaches each\n" +
 			"advertised address, and whether the clocks agree. If no broker answers clients, it shows the report of the admin port.\n" +
@@ -280,12 +280,15 @@ func (c *Checkup) PrintFindings(a *app.App) error {
 		// These texts do not fit in one line of a terminal.
 		t = &output.Table{Title: strings.Join(blocks, "\n\n")}
 	}
-	var examined output.Table
-	examined.Columns = []string{"EXAMINED"}
-	for _, e := range c.examined {
-		examined.Add(e)
+	tables := []*output.Table{t}
+	if a.Format() == output.Wide {
+		examined := output.Table{Columns: []string{"EXAMINED"}}
+		for _, e := range c.examined {
+			examined.Add(e)
+		}
+		tables = append(tables, &examined)
 	}
-	if err := a.Print(answer, t, &examined); err != nil {
+	if err := a.Print(answer, tables...); err != nil {
 		return err
 	}
 	if wrong > 0 {

@@ -125,7 +125,8 @@ func TestTopicsThatCannotLeaveABroker(t *testing.T) {
 		"u,v,w,x,y": command + "; 5 other topics need the same: u, v, w and 2 more",
 	} {
 		m := cluster(3, "", []int32{1, 2, 3}, []int32{1, 2, 3})
-		m.Topics["a"] = kadm.TopicDetail{Topic: "a", Partitions: kadm.PartitionDetails{0: {Topic: "a", Replicas: []int32{3, 1}}}} // moves to 2
+		// It moves to 2.
+		m.Topics["a"] = kadm.TopicDetail{Topic: "a", Partitions: kadm.PartitionDetails{0: {Topic: "a", Replicas: []int32{3, 1}}}}
 		for _, name := range strings.Split(others, ",") {
 			if name != "" {
 				m.Topics[name] = kadm.TopicDetail{Topic: name,

@@ -85,9 +85,9 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 	return err
 }
 
-// checkTopic returns the partitions of the topic that accept no records, and how many it has. If the
-// topic does not exist, its name may be mistyped: a person at a terminal must confirm that produce
-// creates it. Without a terminal checkTopic only prints a note.
+// checkTopic returns the partitions of the topic that accept no records, and how many it has. If
+// the topic does not exist, its name may be mistyped: a person at a terminal must confirm that
+// produce creates it. Without a terminal checkTopic only prints a note.
 func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (closed []int32, all int, err error) {
 	req := kmsg.NewPtrMetadataRequest() // the client's own metadata request would create the topic
 	t := kmsg.NewMetadataRequestTopic()

@@ -38,7 +38,7 @@ type sample struct {
 	connections []view.Connection
 
 	missing []string // what could not be fetched, and why
-	// elsewhere is the one of these about brokers that cannot be asked at this address, "" for none.
+	// elsewhere is the one of these about brokers that cannot be asked at this address, or empty.
 	elsewhere string
 	failed    bool // part of the data exists, but the broker did not answer
 }
