@@ -108,6 +108,9 @@ func onThisHost(seeds []string) bool {
 	return true
 }
 
+// Addresses returns how many addresses the settings name.
+func (p *AdminPort) Addresses() int { return len(p.bases) }
+
 // String returns the URL of the port that has answered, or before that those of all.
 func (p *AdminPort) String() string {
 	if n := p.chosen.Load(); n > 0 {

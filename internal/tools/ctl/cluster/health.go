@@ -326,7 +326,7 @@ const textWidth = 96
 // OwnReport adds the health report of a chronik broker, which has the findings of all brokers of
 // its cluster: from the admin port, or if that does not answer, from a listener for clients. An
 // admin port that does not answer is a finding, unless its address is only the default, or the
-// report says that a broker is down: then the port may be that one's, which has its own finding.
+// report says that as many brokers are down: then the port may be that of one, which has a finding.
 func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listener ask) {
 	missing := "no admin port (--admin)"
 	var silent error // of a port that is named
@@ -345,7 +345,7 @@ func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listene
 	report, err := listener(ctx)
 	switch {
 	case silent == nil:
-	case err == nil && app.Unreached(silent) && (len(c.silent) > 0 || slices.ContainsFunc(report.Brokers, missed)):
+	case err == nil && app.Unreached(silent) && p.Addresses() <= c.down(report):
 		c.Examined(missing + ", which may be that of a broker that is down")
 	default:
 		c.Add("admin_port", health.Warn, "admin port", silent.Error(), "check --admin")
@@ -361,8 +361,17 @@ func (c *Checkup) OwnReport(ctx context.Context, p *app.AdminPort, port, listene
 	}
 }
 
-// missed reports whether a report has no current one of another broker.
-func missed(o health.Other) bool { return !o.Current }
+// down returns how many brokers did not answer the command, or have sent the one of the report no
+// current one of their own.
+func (c *Checkup) down(r *health.Report) int {
+	ids := slices.Clone(c.silent)
+	for _, o := range r.Brokers {
+		if !o.Current && !slices.Contains(ids, o.Broker) {
+			ids = append(ids, o.Broker)
+		}
+	}
+	return len(ids)
+}
 
 // adopt adds the findings of a broker's own report.
 func (c *Checkup) adopt(by string, report *health.Report) {

@@ -195,7 +195,7 @@ func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
 	refused := func(context.Context) (*health.Report, error) { return nil, errors.New("connection refused") }
 	down := &health.Report{Broker: 2, Brokers: []health.Other{{Broker: 1}}, Findings: []health.Finding{
 		{Broker: health.NoBroker, Check: health.CheckBrokers, Severity: health.Warn, Subject: "broker 1"}}}
-	dead := portAt(t, "127.0.0.1:1")
+	dead, two := portAt(t, "127.0.0.1:1"), portAt(t, "127.0.0.1:1,127.0.0.1:2")
 	for name, x := range map[string]struct {
 		port     *app.AdminPort
 		listener ask
@@ -208,6 +208,8 @@ func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
 			[]string{"admin port", "broker 1, disk of /a", "findings"}, "broker 1, by its report to broker 2"},
 		"of a broker that is down": {dead, func(context.Context) (*health.Report, error) { return down, nil }, []string{"broker 1"},
 			"no admin port at http://127.0.0.1:1, which may be that of a broker that is down"},
+		"two, and one is down": {two, func(context.Context) (*health.Report, error) { return down, nil },
+			[]string{"admin port", "broker 1"}, "broker 2, by its listener for clients"},
 		"wrong, and none is down": {dead, func(context.Context) (*health.Report, error) { return report, nil },
 			[]string{"admin port", "broker 1, disk of /a", "findings"}, "broker 2, by its listener for clients"},
 		"another kind of broker": {nil, func(context.Context) (*health.Report, error) { return nil, app.ErrNoReport }, nil,
@@ -216,8 +218,8 @@ func TestAListenerAnswersInPlaceOfTheAdminPort(t *testing.T) {
 			"no report of a broker: authorization failed: only what Kafka's protocol shows"},
 	} {
 		c, port := &Checkup{}, ask(refused)
-		if x.port == dead {
-			port = dead.Health
+		if x.port == dead || x.port == two {
+			port = x.port.Health
 		}
 		c.OwnReport(t.Context(), x.port, port, x.listener)
 		var got []string
