@@ -130,7 +130,7 @@ func interrupted(t *testing.T, fs *crashfs.FS, n int, how string) *crashfs.FS {
 	if how == "kill" {
 		return fs.KillImage(6)
 	}
-	return fs.PowerLossImage(crashfs.GarbleWrites, uint64(n))
+	return fs.PowerLossImage(crashfs.KeepSectors, uint64(n))
 }
 
 // recovers repairs the rest and starts. If no finding refuses a start, a start before the repair

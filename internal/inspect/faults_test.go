@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,7 +26,8 @@ const faultyAlways = 6
 
 // A call of a repair fails once, and a failed sync leaves nothing of what it was to write. The
 // repair is run again until it ends, and then the power fails. A start has every record that the
-// first repair did not give up.
+// first repair did not give up. What the broker wrote to segments was synced before: a tail that
+// only the system's memory has is not safe after a sync that fails, see apply.sync.
 func TestI5AFaultAtEveryCallOfARepair(t *testing.T) {
 	t.Parallel()
 	every := os.Getenv("CHRONIK_INSPECT_RUNS") != ""
@@ -39,17 +39,17 @@ func TestI5AFaultAtEveryCallOfARepair(t *testing.T) {
 	}
 	kinds := []errfs.Op{errfs.Create, errfs.Write, errfs.Datasync, errfs.Rename, errfs.Remove, errfs.SyncDir, errfs.Mkdir, errfs.Read,
 		errfs.Truncate, errfs.Close}
-	for i, name := range names {
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := all[slices.IndexFunc(all, func(p plant) bool { return p.name == name })]
 			damaged := image.KillImage(3)
 			p.do(&site{TB: t, fs: damaged})
-			durableButATail(t, damaged)
+			durable(t, damaged, root)
 			for _, kind := range kinds {
 				calls := repairsAgain(t, damaged.KillImage(4), errfs.Rule{Ops: kind}, whole)
 				step := 1
-				if tail := kind == errfs.Datasync && i == 0; !tail && kind != errfs.SyncDir && !every {
+				if kind != errfs.SyncDir && !every {
 					step = max(1, calls/3)
 				}
 				for n := 1; n <= calls; n += step {
@@ -61,21 +61,6 @@ func TestI5AFaultAtEveryCallOfARepair(t *testing.T) {
 			}
 		})
 	}
-}
-
-// durableButATail syncs everything except a tail, which the broker wrote to segments without a
-// sync.
-func durableButATail(t *testing.T, fs *crashfs.FS) {
-	t.Helper()
-	const tail = "flushed-0"
-	infos, err := fs.List(root)
-	must.OK(t, err)
-	for _, in := range infos {
-		if in.Dir && in.Name != tail {
-			durable(t, fs, path.Join(root, in.Name))
-		}
-	}
-	must.OK(t, errors.Join(fs.SyncDir(path.Join(root, tail)), fs.SyncDir(root), fs.SyncDir("/")))
 }
 
 // repairsAgain repairs under the rule until nothing is left to repair, and starts after a loss of

@@ -42,11 +42,6 @@ func (l *log) kept() (names []string) {
 func (d *dir) eachKept(fsys vfs.FS, emit func(*log, *journal.Frame) error) error {
 	for _, l := range d.logs {
 		l.begin()
-		if l.tailBeyond != nil {
-			if err := l.eachOfTail(fsys, emit); err != nil {
-				return fmt.Errorf("%s: %w", l.st, err)
-			}
-		}
 		for _, name := range l.kept() {
 			if err := l.eachQuarantined(fsys, name, emit); err != nil {
 				return err
@@ -168,7 +163,16 @@ func (d *dir) eachCounted(emit func(*log, *journal.Frame) error) error {
 
 // producers returns the encoded producer state that a repair puts into the checkpoint.
 func (l *log) producers() []byte {
-	if l.reset {
+	t := l.tailBeyond
+	switch {
+	case t != nil && l.reset:
+		var s producers.State
+		_, _ = s.Decode(t.producers) // findTail has encoded it
+		s.Complete(&l.rebuilt, t.end)
+		return s.Append(nil, t.end)
+	case t != nil:
+		return t.producers
+	case l.reset:
 		return l.rebuilt.Append(nil, l.st.Offset)
 	}
 	return l.st.Producers

@@ -241,8 +241,7 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 //
 //	1  Restore a lost checkpoint from its copy, write identities and partition ids, and rename
 //	   foreign files. Each of these can be repeated.
-//	2  Write frames, and the tails of segments, to quarantine files and sync them. No checkpoint
-//	   names these files yet.
+//	2  Write frames to quarantine files and sync them. No checkpoint names these files yet.
 //	3  Write the checkpoint that names them and lists the remaining segments, with a new journal
 //	   if it is needed. From here on the partitions are as announced.
 //	4  Rewrite segments. They replace the old ones as those of a compaction do.
@@ -323,6 +322,13 @@ func (m *apply) commit() error {
 			continue // its entry stays as it is
 		}
 		s := &m.state.Logs[i]
+		if l.tailBeyond != nil && d.newJournal {
+			if err := m.sync(l); err != nil {
+				return err
+			}
+			s.Segments, s.Offset, s.Epochs, s.Producers =
+				l.tailBeyond.segments, l.tailBeyond.end, l.tailBeyond.epochs, l.tailBeyond.producers
+		}
 		changed = m.segments(l, s) || changed
 		if l.reset {
 			s.Producers, changed = l.producers(), true

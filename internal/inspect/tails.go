@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"path"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/txnindex"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // tail is the part of a log's segments beyond the recovery point. Bytes reach a segment only after
@@ -20,12 +23,10 @@ import (
 // because the journal holds the same records. If the journal is lost, the tail is the only copy.
 type tail struct {
 	end       int64
-	stretches []stretch
-}
-
-// stretch is a part of a tail: the bytes [from, to) of a segment, with the offsets [first, end).
-type stretch struct {
-	base, from, to, first, end int64
+	segments  []checkpoint.Extent // the log's segments, including the tail
+	files     []string            // hold the tail; they must be synced before a checkpoint lists them
+	epochs    epochs.Cache
+	producers []byte
 }
 
 // unknown marks a segment whose index of aborted transactions the broker must build.
@@ -42,43 +43,51 @@ func (l *log) findTail() error {
 	if err != nil || files == nil {
 		return err
 	}
-	t := tail{end: l.st.Offset}
-	known := l.st.Epochs.Below(math.MaxInt64)
-	latest := known.Latest()
-	read := func(base, from int64) error {
-		x := stretch{base, from, from, t.end, t.end}
+	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...)}
+	var known producers.State
+	_, _ = known.Decode(l.st.Producers) // a damaged state counts as empty
+	t.epochs = l.st.Epochs.Below(math.MaxInt64)
+	now, latest := time.Now(), t.epochs.Latest()
+	read := func(base, from int64) (int64, error) {
+		pos := from
 		_, _, err := segment.Prefix(l.dir.fs, l.path, base, from, t.end, files[base], func(b record.Batch) error {
 			if b.LeaderEpoch() < latest || b.BaseOffset() != t.end {
 				return errFound // of another history
 			}
 			latest, t.end = b.LeaderEpoch(), b.LastOffset()+1
-			x.to, x.end = x.to+int64(len(b)), t.end
+			known.Add(b, now)
+			t.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+			pos += int64(len(b))
 			return l.dir.ctx.Err()
 		})
-		if x.end > x.first {
-			t.stretches = append(t.stretches, x)
+		if pos > from {
+			t.files = append(t.files, l.segmentPath(base))
 		}
-		return err
+		return pos, err
 	}
-	if n := len(l.st.Segments); n > 0 && l.st.Segments[n-1].Size > 0 {
-		last := l.st.Segments[n-1]
+	if n := len(t.segments); n > 0 && t.segments[n-1].Size > 0 {
+		last := &t.segments[n-1]
 		if files[last.Base] < last.Size {
 			return nil // it is unknown whether the rest follows
 		}
-		if err = read(last.Base, last.Size); err != nil && !errors.Is(err, errFound) {
+		var pos int64
+		if pos, err = read(last.Base, last.Size); err != nil && !errors.Is(err, errFound) {
 			return l.unreadableTail(l.segmentPath(last.Base), err)
 		}
+		last.Size, last.Aborted = pos, unknown
 	}
 	for err == nil && files[t.end] > 0 {
-		base := t.end
-		if err = read(base, 0); err != nil && !errors.Is(err, errFound) {
+		base, pos := t.end, int64(0)
+		if pos, err = read(base, 0); err != nil && !errors.Is(err, errFound) {
 			return l.unreadableTail(l.segmentPath(base), err)
 		}
 		if t.end == base {
 			break
 		}
+		t.segments = append(t.segments, checkpoint.Extent{Base: base, Size: pos, Aborted: unknown})
 	}
 	if t.end > l.st.Offset {
+		t.producers = known.Append(nil, t.end)
 		l.tailBeyond = &t
 	}
 	return nil
@@ -122,36 +131,17 @@ func (l *log) begin() {
 	l.weave, l.held = weave{end: l.end, epoch: -1}, map[string]bool{}
 }
 
-// eachOfTail passes the tail to emit, as frames that a repair writes to a quarantine file. The
-// segments may lose it: if a sync of the killed broker failed, the system may count bytes as
-// written that exist only in its cache, and a sync of them succeeds without writing them. To write
-// them again where they are would risk them, because power may be lost during that.
-func (l *log) eachOfTail(fsys vfs.FS, emit func(*log, *journal.Frame) error) error {
-	for _, x := range l.tailBeyond.stretches {
-		f := journal.Frame{Stream: l.st.ID, Type: journal.Batches, LSN: l.dir.state.Redo.LSN, PrevEnd: x.first, NextEnd: x.first}
-		flush := func() error {
-			if f.NextEnd == f.PrevEnd {
-				return nil
-			}
-			err := emit(l, &f)
-			f.PrevEnd, f.Payload = f.NextEnd, f.Payload[:0]
-			return err
-		}
-		end, _, err := segment.Prefix(fsys, l.path, x.base, x.from, x.first, x.to, func(b record.Batch) error {
-			f.Payload, f.NextEnd = append(f.Payload, b...), b.LastOffset()+1
-			if len(f.Payload) < copyStep {
-				return nil
-			}
-			return cmp.Or(flush(), l.dir.ctx.Err())
-		})
-		if err == nil {
-			err = flush()
-		}
+// sync makes the files of a tail durable. After an error the system may count their bytes as
+// written, so that a sync of a repeated repair proves nothing.
+func (m *apply) sync(l *log) error {
+	for _, name := range l.tailBeyond.files {
+		f, err := m.fs.Open(name)
 		if err != nil {
 			return err
 		}
-		if end != x.end {
-			return fmt.Errorf("%s has changed since it was checked", l.segmentPath(x.base))
+		if err := cmp.Or(f.Datasync(), f.Close(), m.fs.SyncDir(path.Dir(name))); err != nil {
+			return fmt.Errorf("%w; %s may have the only copy of records, which may exist in memory only: copy it to another disk "+
+				"before anything else, and repair the log there", err, name)
 		}
 	}
 	return nil

@@ -112,10 +112,7 @@ func (c *conn) shakeHands() error {
 	case err != nil && (isTimeout(err) || errors.Is(err, errLateLogin)):
 		return c.lateOrStopped()
 	case err != nil:
-		if alert := s.barren.stream.Alert; alert != 0 {
-			err = &net.OpError{Op: remoteError, Err: tls.AlertError(alert)}
-		}
-		return explainHandshake(err)
+		return explainHandshake(err, s.barren.stream.Alert)
 	}
 	return c.certified(t)
 }
@@ -336,11 +333,27 @@ func handshakeResult(err error) string {
 	return "broken"
 }
 
-// remoteError is how crypto/tls calls an alert of the client.
-const remoteError = "remote error"
+const refusedRemedy = "the client does not accept the certificate of this listener: check its truststore (ssl.truststore.location) and " +
+	"that it connects to a name that the certificate has"
 
-// explainHandshake returns the error of a failed handshake with what to change.
-func explainHandshake(err error) error {
+// distrusts reports whether an alert says that the client does not accept the certificate:
+// bad_certificate to unknown_ca (RFC 8446, 6).
+func distrusts(alert tls.AlertError) bool { return alert >= 42 && alert <= 48 }
+
+// distrusted reports whether err is such an alert.
+func distrusted(err *net.OpError) bool {
+	for alert := range tls.AlertError(128) {
+		if distrusts(alert) && err.Err.Error() == alert.Error() { // crypto/tls does not export the type of what it receives
+			return err.Op == "remote error"
+		}
+	}
+	return false
+}
+
+// explainHandshake returns the error of a failed handshake with what to change. plain is the last
+// alert that the client sent without encryption, see Records.Alert. It counts only if this broker
+// had no reason to refuse the client.
+func explainHandshake(err error, plain uint8) error {
 	e := &handshakeError{result: "protocol", err: fmt.Errorf("TLS handshake: %w", err),
 		remedy: "use TLS 1.2 or later at the client, with the usual cipher suites"}
 	op, verify := (*net.OpError)(nil), (*tls.CertificateVerificationError)(nil)
@@ -349,11 +362,14 @@ func explainHandshake(err error) error {
 		e.result, e.remedy = "busy", "clients that connect again later, and with pauses, succeed"
 	case errors.Is(err, errLongHandshake):
 		e.result, e.remedy = "size", "use a shorter certificate chain at the client"
-	case errors.As(err, &op) && op.Op == remoteError:
-		e.result, e.remedy = ClientRefused, "the client does not accept the certificate of this listener: check its truststore "+
-			"(ssl.truststore.location) and that it connects to a name that the certificate has"
+	case errors.As(err, &op) && distrusted(op):
+		e.result, e.remedy = ClientRefused, refusedRemedy
+	case errors.As(err, &op) && op.Op == "remote error": // another alert of the client
 	case errors.As(err, &verify), strings.Contains(err.Error(), "certificate"):
 		e.result, e.remedy = resultCertificate, "give the client a certificate (ssl.keystore.location) that an authority in tls.client-ca signed"
+	case distrusts(tls.AlertError(plain)):
+		e.result, e.remedy = ClientRefused, refusedRemedy
+		e.err = fmt.Errorf("TLS handshake: remote error: %w", tls.AlertError(plain))
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.As(err, &op):
 		return err // the client is gone
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/share"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -275,6 +276,34 @@ func TestClientRefusesTheServerAsOpenSSLDoes(t *testing.T) {
 	f.end(t)
 	if !slices.Contains(seen.told, "secure handshake: client_refused") {
 		t.Errorf("told %q", seen.told)
+	}
+}
+
+// A client refuses the certificate only by a fatal alert that says so, and it hides no verdict of
+// the broker.
+func TestWhatIsARefusalByTheClient(t *testing.T) {
+	remote := func(alert tls.AlertError) error { return &net.OpError{Op: "remote error", Err: alert} }
+	for name, c := range map[string]struct {
+		err   error
+		plain []byte
+		want  string
+	}{
+		"by an alert":             {remote(48), nil, ClientRefused},
+		"another alert":           {remote(70), nil, "protocol"},
+		"by a plain alert":        {io.ErrUnexpectedEOF, []byte{2, 42}, ClientRefused},
+		"another plain alert":     {net.ErrClosed, []byte{2, 70}, "broken"},
+		"a warning":               {net.ErrClosed, []byte{1, 48}, "broken"},
+		"the client's is refused": {&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, []byte{2, 48}, resultCertificate},
+		"the broker is busy":      {share.ErrFull, []byte{2, 48}, "busy"},
+	} {
+		var r Records
+		if c.plain != nil {
+			r.Count([]byte{21, 3, 3, 0, 2, c.plain[0]})
+			r.Count(append(c.plain[1:], 22, 3, 3))
+		}
+		if got := handshakeResult(explainHandshake(c.err, r.Alert)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }
 

@@ -34,11 +34,14 @@ type Records struct {
 	got  int     // bytes of head
 	rest int     // bytes of the present record that are still missing
 
-	// Alert is the description of the last alert that was not encrypted (RFC 8446, 6); 0: none.
-	// OpenSSL refuses a certificate so also in TLS 1.3, where crypto/tls takes it for a wrong
+	alert [2]byte // the level and the description of an alert, as far as it was received
+	// Alert is the description of the last fatal alert that was not encrypted (RFC 8446, 6); 0:
+	// none. OpenSSL refuses a certificate so also in TLS 1.3, where crypto/tls takes it for a wrong
 	// record.
 	Alert uint8
 }
+
+const fatalAlert = 2
 
 // plainAlert returns the header of an alert that is not encrypted, in the version of another one.
 func plainAlert(like [5]byte) [5]byte { return [5]byte{21, like[1], like[2], 0, 2} }
@@ -48,10 +51,12 @@ func (r *Records) Count(p []byte) (n int) {
 	for len(p) > 0 {
 		if r.rest > 0 {
 			k := min(r.rest, len(p))
-			if r.rest -= k; r.rest == 0 && r.head == plainAlert(r.head) {
-				r.Alert = p[k-1]
+			if r.head == plainAlert(r.head) {
+				copy(r.alert[len(r.alert)-r.rest:], p[:k])
 			}
-			p = p[k:]
+			if r.rest, p = r.rest-k, p[k:]; r.rest == 0 && r.head == plainAlert(r.head) && r.alert[0] == fatalAlert {
+				r.Alert = r.alert[1]
+			}
 			continue
 		}
 		k := copy(r.head[r.got:], p)

@@ -27,8 +27,8 @@ const (
 const (
 	refusedMany = 10 // in a minute
 	refusedLong = 20 * time.Second
-	// distrustedMany is refusedMany for clients that do not accept the certificate: nothing but a
-	// client that wants to use this broker gets so far, and librdkafka's pause 10 s.
+	// distrustedMany is refusedMany for clients that do not accept the certificate. librdkafka
+	// pauses for 10 s. Strangers may pretend it, so it is a note while most handshakes succeed.
 	distrustedMany = 3
 	// quotaLong is how long the request of a client that shares a quota waits, of the 30 s after
 	// which Kafka's clients give up. What waits less is slowed down, which is what a quota is for.
@@ -196,6 +196,9 @@ func refusedHandshakes(r *refused, n *notes) {
 		Works:  "other clients are served, and connections that are open stay",
 		Remedy: first.Lift}
 	if first.Kind == view.RefusedByClient {
+		if first.PassedAll >= r.count {
+			x.Severity = health.Note
+		}
 		x.Remedy += "; if `chronikd secure add` has issued `ca.pem` again for this broker, give these clients the new one, and start those " +
 			"again that read it only when they start"
 	}

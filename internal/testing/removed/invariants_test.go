@@ -39,8 +39,6 @@ var invariants = []invariant{
 		" || j.group.file.dead():", ":", "TestI5AFailedSyncOfThePreparerIsHeardAtOnce"}},
 	{"I5", rule{"the copy of a moved segment is synced again after a sync failed", "storage/move_copy.go",
 		"c == nil || c.failed || ", "c == nil || ", "TestI5AFaultAtEveryCallOfAMove"}},
-	{"I5", rule{"a repair of a lost journal leaves the tail of a segment where it may not be durable", "inspect/kept.go",
-		"if l.tailBeyond != nil {", "if false {", "TestI5AFaultAtEveryCallOfARepair"}},
 	{"I5", rule{"lines of the audit log that a sync has not written stay in the file", "audit/file.go",
 		"	x.size = x.synced\n", "	_ = x.synced\n", "TestI5FileThatIsNotSynced"}},
 	{"I6", rule{"recovery serves replayed records that are not synced", "storage/recover.go",
