@@ -77,7 +77,8 @@ func (l *log) findTail() error {
 		last.Size, last.Aborted = pos, unknown
 	}
 	for err == nil && files[t.end] > 0 {
-		base, pos := t.end, int64(0)
+		base := t.end
+		var pos int64
 		if pos, err = read(base, 0); err != nil && !errors.Is(err, errFound) {
 			return l.unreadableTail(l.segmentPath(base), err)
 		}
