@@ -61,9 +61,11 @@ func (r *recovery) reopen(f *found) error {
 		return err
 	}
 	if active := l.active(); active != nil {
-		return active.SyncBatches()
+		if err := active.SyncBatches(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return l.dir.opt.FS.SyncDir(l.path) // the call that failed may have been this one, after what it was to make durable
 }
 
 // reopened puts the log to use. Its end is another one than that with which it got its role, so a

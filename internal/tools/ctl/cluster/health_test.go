@@ -144,7 +144,9 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 	}{
 		"a warning": {`{"broker":3,"findings":[{"check":"files","severity":"warn","subject":"limit of open files","problem":"few","remedy":"raise it"}],
 			"checks":[{"name":"files","doc":"d","saw":["9 of 10 files are open"]}]}`, app.ExitUnhealthy,
-			[]string{"warn limit of open files few > raise it", "broker 3, files: 9 of 10 files are open"}},
+			[]string{"warn limit of open files few > raise it"}},
+		"what was examined": {`{"broker":3,"findings":[],"checks":[{"name":"files","doc":"d","saw":["9 of 10 files are open"]}]}`, app.ExitOK,
+			[]string{"EXAMINED broker 3, files: 9 of 10 files are open"}},
 		"a note": {`{"broker":3,"findings":[{"severity":"note","subject":"s","problem":"w","remedy":"r"}],"checks":[]}`, app.ExitOK,
 			[]string{"note s w > r"}},
 		"nothing":   {`{"broker":3,"findings":[],"checks":[]}`, app.ExitOK, nil},
@@ -156,7 +158,11 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 			}
 			_, _ = w.Write([]byte(c.answer))
 		}))
-		x, found := patient(t, "--admin", s.URL)
+		args := []string{"--admin", s.URL}
+		if name == "what was examined" {
+			args = append(args, "-o", "wide")
+		}
+		x, found := patient(t, args...)
 		x.port = app.AdminPortOf(x.a)
 		x.OwnReport(t.Context(), x.port, x.broker, func(context.Context) (*health.Report, error) { return nil, app.ErrNoReport })
 		s.Close()
