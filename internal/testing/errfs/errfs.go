@@ -3,8 +3,8 @@
 // It wraps any vfs.FS and passes every call through, except those that match a rule: they return an
 // error, take long, write only a part, or drop dirty pages as a failed fdatasync does. Independent
 // of rules it can simulate a full disk. Without rules and quota it behaves like the wrapped file
-// system, except for what is closed before it is synced. A call that it fails does not reach the
-// wrapped file system, except Close and the part of a short write. It counts the calls by kind.
+// system. A call that it fails does not reach the wrapped file system, except Close and the part of
+// a short write. It counts the calls by kind.
 //
 // Tests of all code that stores bytes through a vfs.FS use it, over crashfs if they must know what
 // survives. It knows nothing of the stored data.
@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -197,12 +198,11 @@ func (f *Fault) act(c *Call) bool {
 	return affects
 }
 
-// FS is a file system that can fail. Also without a rule, what was not synced when a file is closed
-// is never on the disk (DropCached): a write-back may fail when no process has the file open, which
-// the kernel then reports to none.
+// FS is a file system that can fail.
 type FS struct {
-	under vfs.FS
-	full  quota
+	forgets atomic.Bool // see ForgetClosed
+	under   vfs.FS
+	full    quota
 
 	mu     sync.Mutex // guards the following fields; not held during calls
 	faults []*Fault
@@ -213,6 +213,10 @@ var _ vfs.FS = (*FS)(nil)
 
 // New wraps under.
 func New(under vfs.FS) *FS { return &FS{under: under} }
+
+// ForgetClosed makes each Close drop the dirty pages of its file (DropCached): a write-back may fail
+// when no process has the file open, which the kernel then reports to none.
+func (f *FS) ForgetClosed() { f.forgets.Store(true) }
 
 // Add activates the rule from the next call on. If several rules match a call, their delays add up
 // and the first error counts. A malformed Path matches nothing.

@@ -150,11 +150,12 @@ func (h *file) Size() (int64, error) {
 	return h.under.Size()
 }
 
-// Close implements vfs.File. It closes the file even if a rule fails it, as a kernel does. It drops
-// the dirty pages, see FS.
+// Close implements vfs.File. It closes the file even if a rule fails it, as a kernel does.
 func (h *file) Close() error {
 	fault := h.fs.fails(Call{Op: Close, Path: h.Name()})
-	h.drop(DropCached)
+	if h.fs.forgets.Load() {
+		h.drop(DropCached)
+	}
 	if err := h.under.Close(); err != nil {
 		return err
 	}
