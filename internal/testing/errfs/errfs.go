@@ -214,8 +214,8 @@ var _ vfs.FS = (*FS)(nil)
 // New wraps under.
 func New(under vfs.FS) *FS { return &FS{under: under} }
 
-// ForgetClosed makes each Close drop the dirty pages of its file (DropCached): a write-back may fail
-// when no process has the file open, which the kernel then reports to none.
+// ForgetClosed makes each Close drop the dirty pages of its file (DropCached): a write-back may
+// fail when no process has the file open, which the kernel then reports to none.
 func (f *FS) ForgetClosed() { f.forgets.Store(true) }
 
 // Add activates the rule from the next call on. If several rules match a call, their delays add up
