@@ -9,8 +9,8 @@ import (
 )
 
 // MakeDir creates a directory and its missing parents durably: it syncs every directory that got a
-// new entry. If the deepest existing directory is empty, it also syncs those above it: the process
-// that created it may have been killed before the sync.
+// new entry. If there is any, or if the directory is empty, it also syncs those above: a call for a
+// sibling may have made them and not synced them yet, or the process that did may have been killed.
 func MakeDir(fsys FS, name string) error {
 	var missing []string
 	sure := true // those that are missing are, and are not only hidden by an error
@@ -31,7 +31,7 @@ func MakeDir(fsys FS, name string) error {
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}
-	if len(infos) == 0 || !sure {
+	if len(missing) > 0 || len(infos) == 0 || !sure {
 		if err := syncAbove(fsys, there); err != nil {
 			return fmt.Errorf("make directory: %w", err)
 		}

@@ -34,6 +34,21 @@ func TestMakeDirHearsOfFailedSyncs(t *testing.T) {
 	}
 }
 
+// A directory is durable although a call for its sibling, which made their parent, failed before
+// it had synced that.
+func TestMakeDirBesideACallThatFailed(t *testing.T) {
+	power := crashfs.New(1)
+	f := errfs.New(power)
+	f.Add(errfs.Rule{Ops: errfs.SyncDir, Path: "/", Count: 1, Err: syscall.EIO})
+	if err := vfs.MakeDir(f, "/new/a"); err == nil {
+		t.Fatal("the sync did not fail")
+	}
+	must.OK(t, vfs.MakeDir(f, "/new/b"))
+	if _, err := power.PowerLossImage(crashfs.DropUnsynced, 1).Stat("/new/b"); err != nil {
+		t.Error(err)
+	}
+}
+
 // A directory created by MakeDir survives a power loss, even if the process was killed at any call
 // of MakeDir and the next process found the directory.
 func TestMadeDirectoriesSurvive(t *testing.T) {
