@@ -150,6 +150,25 @@ func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+// A log that went offline because its directory could not be synced syncs it before it is used
+// again.
+func TestI7ALogThatComesBackSyncsItsDirectory(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 3, 1000)
+	must(t, l.flushAndSync())
+	dir := errfs.Rule{Ops: errfs.SyncDir, Path: l.path}
+	synced := errs.Add(dir)
+	dir.Count, dir.Err = 1, syscall.EIO
+	errs.Add(dir)
+	_ = l.Truncate(1)
+	eventually(t, "the log is used again", func() bool { return l.Err() == nil && l.Offline() == nil })
+	if synced.Hits() < 2 {
+		t.Errorf("its directory was synced %d times, of which one failed", synced.Hits())
+	}
+}
+
 // Records that recovery keeps are durable before they are served: a power loss right after the
 // start loses none of them.
 func TestI6RecoverySyncsWhatItKeeps(t *testing.T) {

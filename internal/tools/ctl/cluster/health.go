@@ -165,8 +165,8 @@ func healthCommand(a *app.App) *cobra.Command {
 	var f healthFlags
 	c := &cobra.Command{
 		Use: "health", Short: "List what is wrong, with cause and remedy", Args: app.Args(0, 0, "no argument"),
-		Long: "health lists what is wrong, and with -o wide what it examined. It asks a chronik broker for its health report, which has what all brokers of\n" +
-			"its cluster find. The admin port (--admin) answers, or a listener for clients if the port is off. It checks\n" +
+		Long: "health lists what is wrong, and with -o wide what it examined. It asks a chronik broker for its health report,\n" +
+			"which has what all brokers of its cluster find. The admin port (--admin) answers, or a listener for clients if the port is off. It checks\n" +
 			"what Kafka's protocol shows of brokers, partitions, log directories, configs, groups and transactions, whether this machine reaches each\n" +
 			"advertised address, and whether the clocks agree. If no broker answers clients, it shows the report of the admin port.\n" +
 			"Each finding has a remedy.\n" +

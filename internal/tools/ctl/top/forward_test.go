@@ -62,8 +62,8 @@ func TestFiguresOfAnotherBrokerAreNotShown(t *testing.T) {
 			t.Errorf("broker %d: %+v", b.id, l)
 		}
 	}
-	const note = "note: requests of brokers 1,3: another broker answered, as behind one address for all, so ? is shown; ask a listener without " +
-		"route: forward\n"
+	const note = "note: requests of brokers 1,3: another broker answered, as behind one address for all, so ? is shown; " +
+		"ask a listener without route: forward\n"
 	if strings.Count(errs.String(), note) != 1 || strings.Count(errs.String(), "another broker") != 1 {
 		t.Error(errs.String())
 	}
