@@ -42,11 +42,11 @@ func (d *Dir) reopen(err error) {
 	if !d.applyEventFrom(failed, loglife.Reopened, nil) || failed.state.Allows(loglife.Stops) {
 		return // it failed again, which the next call handles, or it is being closed
 	}
-	d.reopened()
 	for _, l := range d.Logs() {
 		l.recovered()
 		l.Commit(nil)
 	}
+	d.reopened()
 }
 
 // begin makes a new journal file, writes a checkpoint that names it, and lets the journal accept

@@ -130,7 +130,7 @@ ctl broker list | sed -E 's/ [0-9]+ [0-9]+ active$/ active/'
 ctl broker describe 7
 ctl broker describe 1 -o json | grep -E '^\$|^\[|^ "' | sed -E 's/: [0-9]+,?$/: N/; /^ "arriving"/d; /^ "report"/,/^\[/{/^\[/!d}'
 ctl cluster describe | grep -E '^\$|^cluster|^\[' | sed -E 's/[0-9]+ topics? [0-9]+ partitions?//'
-ctl cluster health | grep -E '^(\$|advertised|[0-9]+ (broker|log))' # chronik adds the broker's own report, and so that of the machine
+ctl cluster health -o wide | grep -E '^(\$|advertised|[0-9]+ (broker|log))' # chronik adds the broker's own report, and so that of the machine
 ctl api-versions | grep -E 'Metadata|CreateTopics|DeleteRecords|OffsetDelete'
 
 echo "# what goes"
