@@ -94,7 +94,7 @@ func (x *File) Write(line []byte) error {
 		}
 	}
 	if _, err := x.f.WriteAt(line, x.size); err != nil {
-		_ = x.f.Truncate(x.size) // follow tries again
+		_ = x.f.Truncate(x.size) // cut tries again
 		return err
 	}
 	x.size += int64(len(line))
@@ -105,16 +105,8 @@ func (x *File) Write(line []byte) error {
 // or none, as after logrotate: its lines might never be read. In a file that was cut it continues
 // at the end.
 func (x *File) follow() error {
-	is, err := x.f.Size()
-	if err != nil {
+	if err := x.cut(); err != nil {
 		return err
-	}
-	x.size = min(x.size, is)
-	x.synced = min(x.synced, x.size)
-	if x.size < is {
-		if err := x.f.Truncate(x.size); err != nil {
-			return err
-		}
 	}
 	if named, err := x.f.Named(); named || err != nil {
 		return err
@@ -127,6 +119,20 @@ func (x *File) follow() error {
 		return err
 	}
 	_ = moved.Close() // it is synced
+	return nil
+}
+
+// cut cuts off what is not a line.
+func (x *File) cut() error {
+	is, err := x.f.Size()
+	if err != nil {
+		return err
+	}
+	x.size = min(x.size, is)
+	x.synced = min(x.synced, x.size)
+	if x.size < is {
+		return x.f.Truncate(x.size)
+	}
 	return nil
 }
 
@@ -164,13 +170,16 @@ func (x *File) rotate() error {
 // sync makes the lines durable. If it fails, those since the last sync are gone: the kernel may
 // have dropped them, and another sync would not say so.
 func (x *File) sync() error {
+	if err := x.cut(); err != nil {
+		return err
+	}
 	err := x.f.Datasync()
 	if err == nil {
 		x.synced = x.size
 		return nil
 	}
 	x.size = x.synced
-	_ = x.f.Truncate(x.size) // follow tries again
+	_ = x.f.Truncate(x.size) // cut tries again
 	return err
 }
 
@@ -186,9 +195,5 @@ func (x *File) Flush() error {
 
 // Close implements Sink. It cuts off what a failed sync has left.
 func (x *File) Close() error {
-	is, err := x.f.Size()
-	if err == nil && x.size < is {
-		err = x.f.Truncate(x.size)
-	}
-	return errors.Join(err, x.f.Close())
+	return errors.Join(x.cut(), x.f.Close())
 }

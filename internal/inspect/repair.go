@@ -323,7 +323,7 @@ func (m *apply) commit() error {
 		}
 		s := &m.state.Logs[i]
 		if l.tailBeyond != nil && d.newJournal {
-			if err := m.sync(l); err != nil {
+			if err := m.renew(l); err != nil {
 				return err
 			}
 			s.Segments, s.Offset, s.Epochs, s.Producers =

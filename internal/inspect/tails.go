@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
-	"path"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -24,7 +24,7 @@ import (
 type tail struct {
 	end       int64
 	segments  []checkpoint.Extent // the log's segments, including the tail
-	files     []string            // hold the tail; they must be synced before a checkpoint lists them
+	files     map[int64]int64     // the bytes that are used of those that hold the tail, by base
 	epochs    epochs.Cache
 	producers []byte
 }
@@ -43,7 +43,7 @@ func (l *log) findTail() error {
 	if err != nil || files == nil {
 		return err
 	}
-	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...)}
+	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...), files: make(map[int64]int64)}
 	var known producers.State
 	_, _ = known.Decode(l.st.Producers) // a damaged state counts as empty
 	t.epochs = l.st.Epochs.Below(math.MaxInt64)
@@ -61,7 +61,7 @@ func (l *log) findTail() error {
 			return l.dir.ctx.Err()
 		})
 		if pos > from {
-			t.files = append(t.files, l.segmentPath(base))
+			t.files[base] = pos
 		}
 		return pos, err
 	}
@@ -132,18 +132,51 @@ func (l *log) begin() {
 	l.weave, l.held = weave{end: l.end, epoch: -1}, map[string]bool{}
 }
 
-// sync makes the files of a tail durable. After an error the system may count their bytes as
-// written, so that a sync of a repeated repair proves nothing.
-func (m *apply) sync(l *log) error {
-	for _, name := range l.tailBeyond.files {
-		f, err := m.fs.Open(name)
-		if err != nil {
-			return err
-		}
-		if err := cmp.Or(f.Datasync(), f.Close(), m.fs.SyncDir(path.Dir(name))); err != nil {
+// renew puts a synced copy in the place of each file that holds the tail, and reads the tail again.
+// A sync of the file itself would prove nothing: one may have failed before, for the broker or for
+// a repair, after which the kernel counts the lost pages as written.
+func (m *apply) renew(l *log) error {
+	end := l.tailBeyond.end
+	for base, size := range l.tailBeyond.files {
+		name := l.segmentPath(base)
+		if err := m.renewFile(name, size); err != nil {
 			return fmt.Errorf("%w; %s may have the only copy of records, which may exist in memory only: copy it to another disk "+
 				"before anything else, and repair the log there", err, name)
 		}
 	}
-	return nil
+	if err := l.findTail(); err != nil {
+		return err
+	}
+	if l.tailBeyond == nil || l.tailBeyond.end != end {
+		return fmt.Errorf("%s: the records before offset %d could be read, and cannot be read now; repair it again", l.path, end)
+	}
+	return m.fs.SyncDir(l.path)
+}
+
+// renewFile replaces a segment by a synced copy of its first bytes. A start, and the next repair,
+// remove what it leaves after an error. The caller must sync the directory.
+func (m *apply) renewFile(name string, size int64) error {
+	old, err := m.fs.Open(name)
+	if err != nil {
+		return err
+	}
+	defer old.Close() //nolint:errcheck // it was only read
+	in, err := m.fs.Stat(name)
+	if err != nil {
+		return err
+	}
+	fresh := name + segment.CleanedSuffix
+	if err := m.fs.RemoveAll(fresh); err != nil {
+		return err
+	}
+	f, err := m.fs.Create(fresh)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(io.NewOffsetWriter(f, 0), io.NewSectionReader(old, 0, size), make([]byte, copyStep))
+	if err := cmp.Or(err, f.Datasync(), f.Close()); err != nil {
+		return err
+	}
+	_ = m.fs.SetModified(fresh, in.Modified) // only retention uses it, if timestamps cannot be trusted
+	return m.fs.Rename(fresh, name)
 }

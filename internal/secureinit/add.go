@@ -238,7 +238,7 @@ func (x *Addition) publish() (err error) {
 		for i := range named {
 			err = errors.Join(err, os.Rename(x.nodes[i].dir, x.staged(i)))
 		}
-		return err
+		return errors.Join(err, x.syncDir(x.dir), x.syncDir(stage(x.dir)))
 	}
 	_ = os.Remove(stage(x.dir)) // it is empty, and the next call removes what it has
 	return nil

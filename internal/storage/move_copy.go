@@ -45,10 +45,10 @@ func (m *Manager) copyPass(ctx context.Context, x *move, l *Log, rest bool) (n i
 	}
 	for base := range x.copies {
 		if !now[base] {
-			delete(x.copies, base)
 			if err := segment.Open(x.to.files, x.path(), base, 0).Remove(); err != nil {
 				return 0, err
 			}
+			delete(x.copies, base)
 		}
 	}
 	x.want.Store(want)

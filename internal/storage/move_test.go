@@ -521,7 +521,6 @@ func TestI5AFaultAtEveryCallOfAMove(t *testing.T) {
 			for failing := 1; ; failing++ {
 				disk := crashfs.New(1)
 				errs := errfs.New(disk)
-				errs.ForgetClosed()
 				m, l := movable(t, errs, testConfig("sync"))
 				put(t, l, 3, 100)
 				must(t, l.roll())

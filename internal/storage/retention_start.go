@@ -114,6 +114,9 @@ func (l *Log) raiseStart(m *StartMove) error {
 	if err := l.startMovable(m.To); err != nil {
 		return err
 	}
+	if err := l.keepProducers(l.firstAbove(m.To)); err != nil { // a start removes what is below the log start
+		return fmt.Errorf("%w: move the start of %s to %d: %w", ErrFailed, l, m.To, err)
+	}
 	l.producersMu.Lock()
 	if err := l.onlyLocked(m.Only); err != nil {
 		l.producersMu.Unlock()
@@ -143,6 +146,16 @@ func (l *Log) startMovable(to int64) error {
 		return fmt.Errorf("%w: log start %d of %s is beyond its durable end %d", ErrOffsetOutOfRange, to, l, end)
 	}
 	return nil
+}
+
+// firstAbove returns how many segments go with the records below an offset; the last one stays.
+func (l *Log) firstAbove(to int64) (n int) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for n+1 < len(l.segments) && l.end(n) <= to {
+		n++
+	}
+	return n
 }
 
 // discardLocked moves the recovery point to the log end if the whole log lies below the new start.
@@ -176,13 +189,14 @@ func (l *Log) dropBelow(m *StartMove) {
 	if l.logStart.Load() >= m.To { // no truncation has happened since
 		l.startSynced.Store(max(l.startSynced.Load(), m.To))
 	}
-	gone, end := l.unlistBelow(m.To)
-	if len(gone) > 0 {
-		if err := l.keepProducers(gone); err != nil {
-			l.dir.logOnce(l, "files of segments below the log start stay until the next start", err)
+	n := l.countBelow(m.To)
+	if n > 0 {
+		if err := l.keepProducers(n); err != nil {
+			l.dir.logOnce(l, "segments below the log start stay until the next retention run", err)
 			return
 		}
 	}
+	gone, end := l.unlist(n)
 	for i, s := range gone {
 		next := end
 		if i+1 < len(gone) {
@@ -196,29 +210,37 @@ func (l *Log) dropBelow(m *StartMove) {
 	}
 }
 
-// unlistBelow removes the segments that end at or below an offset from the log's list, and returns
-// the offset at which the others begin. The caller holds flushMu.
-func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
+// countBelow returns how many of the first segments end at or below an offset and may go. The caller
+// holds flushMu.
+func (l *Log) countBelow(below int64) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.life.state.Allows(loglife.Start) {
-		return nil, 0 // the next retention run removes them
+		return 0 // the next retention run removes them
 	}
 	below = min(below, l.logStart.Load(), l.rp.Offset)
 	held := l.heldFromLocked()
 	l.retained = held < below
 	below = min(below, held)
-	n := 0
 	for n < len(l.segments) && l.end(n) <= below {
 		n++
 	}
 	if n == len(l.segments) && n > 0 && l.segments[n-1].Size() == 0 && l.segments[n-1].Base() == l.flushed {
 		n-- // it takes no space, and a flush may be writing to it
 	}
-	gone, end = l.segments[:n:n], l.end(n-1)
-	if n > 0 {
-		l.noteLocked(func(h *Hold) { h.start = max(h.start, end) })
+	return n
+}
+
+// unlist removes the first n segments from the log's list, and returns the offset at which the
+// others begin. The caller holds flushMu.
+func (l *Log) unlist(n int) (gone []*segment.Segment, end int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n == 0 || !l.life.state.Allows(loglife.Start) {
+		return nil, 0
 	}
+	gone, end = l.segments[:n:n], l.end(n-1)
+	l.noteLocked(func(h *Hold) { h.start = max(h.start, end) })
 	l.segments = l.segments[n:]
 	for len(l.rp.Segments) > 0 && l.rp.Segments[0].Base < end {
 		l.rp.Segments = l.rp.Segments[1:]

@@ -6,6 +6,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -266,6 +268,43 @@ func truncatedWithoutSnapshot(t *testing.T, b broken) int64 {
 func TestASnapshotStaysWithoutTheRecords(t *testing.T) {
 	if first := truncatedWithoutSnapshot(t, broken{}); first != 0 {
 		t.Errorf("open since %d", first)
+	}
+}
+
+// If that snapshot cannot be written, the start does not move, so that no start of the broker
+// removes the records.
+func TestI12TheRecordsStayWithoutASnapshot(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+	for range 2 {
+		put(t, l, 1, 10)
+		must(t, l.roll())
+	}
+	put(t, l, 1, 10)
+	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
+	synced(t, l)
+	must(t, l.flushAndSync())
+	for _, s := range l.segments[1:] {
+		must(t, errs.Remove(s.ProducersPath()))
+	}
+	full := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "*.producers*", Err: syscall.ENOSPC})
+	if err := l.SetLogStart(l.active().Base()); !errors.Is(err, ErrFailed) || full.Hits() == 0 {
+		t.Errorf("the start moves: %v, after %d attempts at a snapshot", err, full.Hits())
+	}
+	must(t, d.checkpoint(nil))
+	errs.Clear()
+	again := mustOpen(t, disk.KillImage(1), "sync").Logs()[0]
+	must(t, again.Truncate(again.Ends().LogEnd-1))
+	if p, known := again.Producer(7); !known || p.First != 0 {
+		t.Errorf("after a start it is open since %d, %v", p.First, known)
+	}
+	must(t, l.SetLogStart(l.active().Base()))
+	must(t, l.Truncate(l.Ends().LogEnd-1))
+	if p, known := l.Producer(7); !known || p.First != 0 {
+		t.Errorf("it is open since %d, %v", p.First, known)
 	}
 }
 

@@ -79,20 +79,20 @@ func snapshotOf(known *producers.State, s *segment.Segment) []byte {
 	return known.Append(binary.LittleEndian.AppendUint64(nil, uint64(s.Base())), s.Base())
 }
 
-// keepProducers makes sure that the first segment that stays has a snapshot, before those below it
-// go: no other file would say which transactions were open there. Only a log with transactions
-// needs that. The caller holds flushMu.
-func (l *Log) keepProducers(gone []*segment.Segment) error {
+// keepProducers makes sure that the segment after the first n has a snapshot, before these may go: no
+// other file would say which transactions were open there. Only a log with transactions needs that.
+// The caller holds flushMu.
+func (l *Log) keepProducers(n int) error {
 	l.mu.RLock()
 	segments := l.segments
 	l.mu.RUnlock()
 	l.producersMu.Lock()
 	transactions := l.producers.Transactional()
 	l.producersMu.Unlock()
-	if len(segments) == 0 || !transactions || l.dir.opt.broken.has(skipKeptSnapshot) {
+	if n == 0 || len(segments) == n || !transactions || l.dir.opt.broken.has(skipKeptSnapshot) {
 		return nil
 	}
-	first := segments[0]
+	gone, first := segments[:n], segments[n]
 	if _, err := l.loadProducers(first); err == nil {
 		return nil
 	}

@@ -52,7 +52,7 @@ func replace(all []Replacement, rename func(from, to string) error, syncDir func
 		return nil
 	}
 	for _, x := range all[:done] {
-		err = errors.Join(err, os.Rename(former(x.Path), x.Path))
+		err = errors.Join(err, os.Rename(former(x.Path), x.Path), syncDir(filepath.Dir(x.Path)))
 	}
 	return err
 }

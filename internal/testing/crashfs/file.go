@@ -178,6 +178,13 @@ func (h *file) datasync(seq int64) error {
 	return err
 }
 
+// Unsynced returns the offset of the first byte that a power loss may change, or the file's size.
+func (h *file) Unsynced() int64 {
+	h.fs.mu.Lock()
+	defer h.fs.mu.Unlock()
+	return h.node.Data.unsynced()
+}
+
 // DropDirty simulates the effect of a failed Datasync on the pages that could not be written (errfs
 // calls it): they count as clean, so the next Datasync succeeds without writing them. With
 // keepCached they stay readable, even after Kill, until a power loss. Without it reads see the

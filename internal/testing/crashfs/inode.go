@@ -129,6 +129,40 @@ func (n *inode) syncAll() {
 	n.log = nil
 }
 
+// unsynced returns the first offset at which the disk may differ from the cache; the file's size if
+// there is none.
+func (n *inode) unsynced() int64 {
+	first := n.cache.Size()
+	for _, c := range n.log {
+		at := c.off
+		if c.kind != wrote {
+			at = c.size
+		}
+		first = min(first, at)
+	}
+	if n.base != nil {
+		first = min(first, difference(n.base, n.durable))
+	}
+	return first
+}
+
+// difference returns the first offset at which a and b differ, at most the size of the smaller one.
+func difference(a, b *ram.Bytes) int64 {
+	var p, q [4096]byte
+	for off := int64(0); ; {
+		n := min(a.ReadAt(p[:], off), b.ReadAt(q[:], off))
+		for i := range n {
+			if p[i] != q[i] {
+				return off + int64(i)
+			}
+		}
+		if n == 0 {
+			return off
+		}
+		off += int64(n)
+	}
+}
+
 // forget simulates the effect of a failed sync on the pages that it could not write: they count as
 // clean. keepCached leaves them readable until a power loss; otherwise reads see the content of the
 // disk.

@@ -2,9 +2,11 @@
 //
 // It wraps any vfs.FS and passes every call through, except those that match a rule: they return an
 // error, take long, write only a part, or drop dirty pages as a failed fdatasync does. Independent
-// of rules it can simulate a full disk. Without rules and quota it behaves like the wrapped file
-// system. A call that it fails does not reach the wrapped file system, except Close and the part of
-// a short write. It counts the calls by kind.
+// of rules it can simulate a full disk. A call that it fails does not reach the wrapped file system,
+// except Close, the part of a short write or read, and the pages that a failed sync drops. The last
+// Close of a file drops its dirty pages, too. It counts the calls by kind, and panics at one that
+// trusts a file after a failed write or sync, see latch. Otherwise it behaves like the wrapped file
+// system.
 //
 // Tests of all code that stores bytes through a vfs.FS use it, over crashfs if they must know what
 // survives. It knows nothing of the stored data.
@@ -18,7 +20,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -200,23 +201,22 @@ func (f *Fault) act(c *Call) bool {
 
 // FS is a file system that can fail.
 type FS struct {
-	forgets atomic.Bool // see ForgetClosed
-	under   vfs.FS
-	full    quota
+	under vfs.FS
+	full  quota
 
-	mu     sync.Mutex // guards the following fields; not held during calls
-	faults []*Fault
-	calls  [ops]int
+	mu        sync.Mutex // guards the following fields; not held during calls
+	faults    []*Fault
+	calls     [ops]int
+	latches   map[string]*latch // by the files' names
+	unlatched bool              // tests of this package break I5
 }
 
 var _ vfs.FS = (*FS)(nil)
 
 // New wraps under.
-func New(under vfs.FS) *FS { return &FS{under: under} }
-
-// ForgetClosed makes each Close drop the dirty pages of its file (DropCached): a write-back may
-// fail when no process has the file open, which the kernel then reports to none.
-func (f *FS) ForgetClosed() { f.forgets.Store(true) }
+func New(under vfs.FS) *FS {
+	return &FS{under: under, latches: make(map[string]*latch)}
+}
 
 // Add activates the rule from the next call on. If several rules match a call, their delays add up
 // and the first error counts. A malformed Path matches nothing.
@@ -310,17 +310,28 @@ func (f *FS) open(op Op, name string, open func(string) (vfs.File, error)) (vfs.
 	if err != nil {
 		return nil, err
 	}
-	return &file{fs: f, under: h}, nil
+	if op == Create {
+		f.latched(func() { f.latches[path.Clean(name)] = newLatch() })
+	}
+	return &file{fs: f, under: h, latch: f.opened(name, h)}, nil
 }
 
 // MkdirAll implements vfs.FS.
 func (f *FS) MkdirAll(name string) error { return f.change(Mkdir, name, f.under.MkdirAll) }
 
 // Remove implements vfs.FS.
-func (f *FS) Remove(name string) error { return f.change(Remove, name, f.under.Remove) }
+func (f *FS) Remove(name string) error { return f.remove(name, f.under.Remove) }
 
 // RemoveAll implements vfs.FS. A rule fails it as a whole.
-func (f *FS) RemoveAll(name string) error { return f.change(Remove, name, f.under.RemoveAll) }
+func (f *FS) RemoveAll(name string) error { return f.remove(name, f.under.RemoveAll) }
+
+func (f *FS) remove(name string, call func(string) error) error {
+	err := f.change(Remove, name, call)
+	if err == nil {
+		f.latched(func() { f.forget(name) })
+	}
+	return err
+}
 
 // SetModified implements vfs.FS.
 func (f *FS) SetModified(name string, at time.Time) error {
@@ -342,7 +353,11 @@ func (f *FS) Rename(oldName, newName string) error {
 	if err := f.fails(Call{Op: Rename, Path: oldName, To: newName}); err != nil {
 		return err
 	}
-	return f.under.Rename(oldName, newName)
+	err := f.under.Rename(oldName, newName)
+	if err == nil {
+		f.renamed(oldName, newName)
+	}
+	return err
 }
 
 // List implements vfs.FS.

@@ -71,6 +71,7 @@ func TestEveryKindOfCallCanFailAndIsCounted(t *testing.T) {
 	for i := range ops {
 		op := Op(1) << i
 		f := memory(t)
+		f.unlatched = true // after each call that fails the others are tried
 		h := create(t, f, "/d/a")
 		if _, err := h.WriteAt([]byte("x"), 0); err != nil {
 			t.Fatal(err)
@@ -137,6 +138,7 @@ func TestWhichCallsARuleActsOn(t *testing.T) {
 		{"a predicate counts by itself", Rule{When: func(c Call) bool { return c.Off >= 3 }, From: 2, Count: 1}, "ababxb"},
 	} {
 		f := memory(t)
+		f.unlatched = true
 		files := []vfs.File{create(t, f, "/d/a.log"), create(t, f, "/d/b.log")}
 		c.rule.Ops, c.rule.Err = Write, syscall.ENOSPC
 		fault := f.Add(c.rule)
@@ -250,6 +252,7 @@ func TestTheSyncAfterAFailedOneProvesNothing(t *testing.T) {
 	} {
 		under := crashfs.New(1)
 		f := New(under)
+		f.unlatched = true
 		h := create(t, f, "/a")
 		for _, content := range []string{"old", "new"} {
 			if content == "new" {
@@ -280,6 +283,7 @@ func TestTheSyncAfterAFailedOneProvesNothing(t *testing.T) {
 func TestAFailedWritebackIsNotReportedAgain(t *testing.T) {
 	under := crashfs.New(1)
 	f := New(under)
+	f.unlatched = true
 	h := create(t, f, "/a")
 	ok(t, f.SyncDir("/"))
 	if _, err := h.WriteAt([]byte("lost"), 0); err != nil {

@@ -8,6 +8,7 @@ import (
 type file struct {
 	fs    *FS
 	under vfs.File
+	latch *latch
 }
 
 // dropper is a file that can drop dirty pages, as those of crashfs can.
@@ -56,30 +57,33 @@ func (h *file) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 	if r == nil {
 		return h.write(c, bufs)
 	}
-	short := int64(min(max(r.Short, 0), int(c.Len)))
-	if short == 0 {
-		return 0, failed(c, r.Err)
+	n, err := 0, error(nil)
+	if short := min(max(int64(r.Short), 0), c.Len); short > 0 {
+		c.Len = short
+		n, err = h.write(c, cut(bufs, int(short)))
 	}
-	c.Len = short
-	n, err := h.write(c, cut(bufs, int(short)))
 	if err == nil {
 		err = failed(c, r.Err)
 	}
+	h.written(c, n, err)
 	return n, err
 }
 
 // write writes as much of bufs, c.Len bytes in all, as the quota allows.
 func (h *file) write(c Call, bufs [][]byte) (int, error) {
-	if c.Len == 0 {
+	if c.Len == 0 || c.Off < 0 {
 		return h.under.WriteVecAt(bufs, c.Off)
 	}
+	h.writing(c)
 	space, err := h.fs.full.reserve(h, c.Off+c.Len)
 	if err != nil {
 		return 0, err
 	}
 	defer space.done()
 	if space.full == nil {
-		return h.under.WriteVecAt(bufs, c.Off)
+		n, err := h.under.WriteVecAt(bufs, c.Off)
+		h.written(c, n, nil)
+		return n, err
 	}
 	n := 0
 	if fits := space.end - c.Off; fits > 0 {
@@ -87,7 +91,9 @@ func (h *file) write(c Call, bufs [][]byte) (int, error) {
 			return n, err
 		}
 	}
-	return n, failed(c, space.full)
+	err = failed(c, space.full)
+	h.written(c, n, err)
+	return n, err
 }
 
 // StartWriteback is that of the wrapped file. It returns no error, so no rule fails it.
@@ -103,12 +109,15 @@ func (h *file) Datasync() error { return h.sync(Call{Op: Datasync, Path: h.Name(
 
 // sync makes a call that writes dirty pages.
 func (h *file) sync(c Call, call func() error) error {
+	failedToSync := h.syncing(c)
 	r := h.fs.enter(c)
 	if r == nil {
 		return call()
 	}
 	h.drop(r.Drop)
-	return failed(c, r.Err)
+	err := failed(c, r.Err)
+	failedToSync(err)
+	return err
 }
 
 // Allocate implements vfs.File.
@@ -126,7 +135,11 @@ func (h *file) Truncate(size int64) error {
 	if err := h.fs.fails(c); err != nil {
 		return err
 	}
-	return h.grow(c, size, func() error { return h.under.Truncate(size) })
+	err := h.grow(c, size, func() error { return h.under.Truncate(size) })
+	if err == nil {
+		h.truncated(size)
+	}
+	return err
 }
 
 // grow makes a call that extends the file to end, entirely or not at all.
@@ -150,10 +163,12 @@ func (h *file) Size() (int64, error) {
 	return h.under.Size()
 }
 
-// Close implements vfs.File. It closes the file even if a rule fails it, as a kernel does.
+// Close implements vfs.File. It closes the file even if a rule fails it, as a kernel does. With the
+// last handle the dirty pages go (DropCached): their write-back may fail when no process has the
+// file open, which the kernel reports to none.
 func (h *file) Close() error {
 	fault := h.fs.fails(Call{Op: Close, Path: h.Name()})
-	if h.fs.forgets.Load() {
+	if h.closed() {
 		h.drop(DropCached)
 	}
 	if err := h.under.Close(); err != nil {

@@ -107,6 +107,7 @@ func TestAQuotaIsForOneDirectory(t *testing.T) {
 
 func TestConcurrentWritesDoNotShareSpace(t *testing.T) {
 	f := memory(t)
+	f.unlatched = true
 	ok(t, f.SetQuota("/d", 1000, nil))
 	var wg sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "e"} {
