@@ -33,8 +33,8 @@ func TestDocsListEveryProfile(t *testing.T) {
 			}
 		}
 		syncs := map[durability.Sync]string{durability.SyncGroup: "the journal, before the acknowledgement",
-			durability.SyncInterval: "the journal, within " +
-				p.Interval.String(), durability.SyncOS: "the journal, with others or within 5s"}[p.Sync]
+			durability.SyncInterval: "the journal, beginning within " +
+				p.Interval.String(), durability.SyncOS: "the journal, with others or beginning within 5s"}[p.Sync]
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", p.Name, p.Ack, syncs, wait, records, bytes, p.Doc)
 	}
 	generated(t, "../../docs/durability.md", "profiles", b.String())

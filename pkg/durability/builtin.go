@@ -35,7 +35,7 @@ func Builtin() []Profile {
 		},
 		{
 			Name: "interval",
-			Doc:  "Bounded loss: acknowledges records that the kernel has; one fdatasync makes them durable for all topics within 50 ms.",
+			Doc:  "Bounded loss: acknowledges records that the kernel has; one fdatasync for all topics begins within 50 ms.",
 			Ack:  Written, Sync: SyncInterval, Interval: 50 * time.Millisecond,
 		},
 		{

@@ -31,7 +31,8 @@ type Sync uint8
 const (
 	// SyncGroup means that the log directory's journal syncs, once for all groups that wait for it.
 	SyncGroup Sync = iota
-	// SyncInterval means that the journal syncs within Profile.Interval, for all logs at once.
+	// SyncInterval means that the journal begins a sync within Profile.Interval, for all logs at
+	// once.
 	SyncInterval
 	// SyncOS means that no sync is requested: the journal syncs with others, or about as soon as
 	// the system would write back.
@@ -47,16 +48,17 @@ type Profile struct {
 	Ack Ack
 	// Sync must be SyncGroup if Ack is Synced, and must not be SyncGroup if Ack is Written.
 	Sync Sync
-	// Interval is the longest time between two background syncs, for
-	// SyncInterval only: 1 ms to 1 min.
+	// Interval is how long after the arrival of a record its sync begins at the latest, or after
+	// the write that is in progress then. SyncInterval only: 1 ms to 1 min.
 	Interval time.Duration
 	// MaxWait is the longest time a group waits for more records before its fdatasync starts; 0
 	// means that it never waits. SyncGroup only, at most 10 s.
 	MaxWait time.Duration
 	// MaxRecords closes a group: 1 to 10,000,000. SyncGroup only.
 	MaxRecords int
-	// MaxBytes closes a group: 1 KiB to 1 GiB. SyncGroup only. A group exceeds
-	// it by at most one batch.
+	// MaxBytes closes a group: 1 KiB to 1 GiB. SyncGroup only. Batches of one partition that were
+	// committed together, up to 256 KiB or one larger append, are in one group. So a group exceeds
+	// MaxRecords and MaxBytes by at most two of them.
 	MaxBytes int64
 	// Policy, if set, is used instead of MaxRecords and MaxBytes, which may then be 0. Only for
 	// SyncGroup with a MaxWait.

@@ -93,7 +93,7 @@ func listProfiles(a *app.App) *cobra.Command {
 func syncedBy(p durability.Profile) string {
 	switch p.Sync {
 	case durability.SyncInterval:
-		return "the journal, within " + p.Interval.String()
+		return "the journal, beginning within " + p.Interval.String()
 	case durability.SyncOS:
 		return "the journal, with others"
 	}

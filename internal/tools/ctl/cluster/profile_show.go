@@ -86,7 +86,7 @@ func ackText(p durability.Profile) string {
 func syncText(p durability.Profile) string {
 	switch {
 	case p.Sync == durability.SyncInterval:
-		return fmt.Sprintf("The journal syncs within %v, once for all topics.", p.Interval)
+		return fmt.Sprintf("The journal begins a sync within %v, once for all topics.", p.Interval)
 	case p.Sync == durability.SyncOS:
 		return "No record waits for a sync: the journal syncs when another topic asks for it, or after 5 s or 1/8 of the deferred bytes."
 	case p.MaxWait == 0:
