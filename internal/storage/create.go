@@ -20,7 +20,8 @@ type Spec struct {
 }
 
 // Create creates logs and returns once the creation is durable: directories, topic ids, and one
-// checkpoint that lists all of them. After an error none of them exists.
+// checkpoint that lists all of them. After an error none of them is in use. If the checkpoint
+// failed, the one on the disk may list them until ascertain, and a start may find them.
 func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	if err := d.Err(); err != nil {
 		return nil, err

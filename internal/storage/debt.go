@@ -16,7 +16,7 @@ import (
 // queue shares a chunk, so it needs fewer segments.
 
 // debtMax is how many segments the logs of a directory may owe together before those that owe
-// some wait. A sweep so creates at most that many, and a few more of each log.
+// some wait. A sweep so creates about that many, and what one segment of each log costs.
 const debtMax = 32
 
 // rollUnit is the size of a producer snapshot, in bytes, that costs as much as another segment.

@@ -77,8 +77,8 @@ func (d *Dir) allDrained() (clean bool, failed error) {
 // closeWait bounds how long a stop waits for appends for which the journal has no space.
 const closeWait = 5 * time.Second
 
-// drain waits until all appends are durable in the journal, if that is possible. The remaining ones
-// fail when the journal closes.
+// drain waits until all appends are durable in the journal, if that is possible. Those for which
+// the journal still has no space fail when it closes.
 func (d *Dir) drain() {
 	d.await(closeWait, func(l *Log) bool {
 		if !l.inFlight() {

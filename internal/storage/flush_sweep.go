@@ -154,8 +154,8 @@ func (d *Dir) awaitCarry(carried *atomic.Int64, n int64) bool {
 	return true
 }
 
-// pacer limits a sweep to half of the disk's time while the journal has space. Thousands of
-// consecutive fdatasyncs would slow down every journal write.
+// pacer makes a sweep pause while the journal has space. Thousands of consecutive fdatasyncs would
+// slow down every journal write.
 type pacer struct {
 	d    *Dir
 	debt time.Duration
@@ -164,7 +164,8 @@ type pacer struct {
 // paceStep is the shortest pause that is worth a timer.
 const paceStep = 2 * time.Millisecond
 
-// after records that the sweep used the disk for some time, and pauses for as long.
+// after records that the sweep used the disk for some time, and pauses for as long, but for at most
+// 20 ms for each call.
 func (p *pacer) after(busy time.Duration) {
 	if p.d.journal.Used() > p.d.sizes.All/4*3 {
 		p.debt = 0

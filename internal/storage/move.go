@@ -21,7 +21,7 @@ import (
 //
 //	copy, repeatedly ─▶ no appends, flush, copy the rest ─▶ the entry next to the copy, synced
 //	  ─▶ checkpoint of the source with a tombstone that names the move
-//	  ─▶ rename of the copy ─▶ checkpoint of the target with the entry ─▶ files of the source removed
+//	  ─▶ checkpoint of the target with the entry ─▶ rename of the copy ─▶ files of the source removed
 //
 // The tombstone is the commit point. Before it the log is the source's, whatever the target has.
 // After it the log is the target's: a start completes the move, and the source keeps the tombstone

@@ -233,10 +233,10 @@ func (d *Dir) findFuture(name string) bool {
 	return true
 }
 
-// promote takes a log over whose move is committed. After an error nothing has changed, and it may
-// be repeated. Once the checkpoint lists the log, the directory has it, if need be as an offline
-// log that is tried again (reopen): it must not be created elsewhere. Only then the copy gets the
-// log's name: a tombstone of an earlier log with the id would claim it.
+// promote takes a log over whose move is committed. After an error the directory does not use the
+// log, and promote may be repeated. Once the checkpoint lists the log, the directory has it, if
+// need be as an offline log that is tried again (reopen): it must not be created elsewhere. Only
+// then the copy gets the log's name: a tombstone of an earlier log with the id would claim it.
 func (d *Dir) promote(f *future, cfg Config) (*Log, error) {
 	e := *f.entry
 	to := path.Join(d.path, e.String())

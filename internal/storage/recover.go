@@ -363,9 +363,9 @@ func (l *Log) setEnds(end int64) {
 	l.moveEnd(end)
 }
 
-// finish puts a log online, or takes it offline if its recovery failed. The files of a failed log
-// stay unchanged, and checkpoints repeat what they said of it. A damaged log stays offline; after
-// an error of the system it is tried again (reopen).
+// finish puts a log online, or takes it offline if its recovery failed. Of a failed log, the bytes
+// that the checkpoint lists stay, and checkpoints repeat what they said of it. A damaged log stays
+// offline; after an error of the system it is tried again (reopen).
 func (r *recovery) finish(f *found) {
 	l := f.l
 	if f.err == nil {

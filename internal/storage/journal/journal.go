@@ -19,7 +19,7 @@ var ErrStopped = errors.New("journal is stopped")
 var ErrDropped = errors.New("entry was dropped before it was written")
 
 // Options configure a journal; the log directory that owns it provides them. Before Resume, all
-// functions but Absent must be set; Absent may be nil.
+// functions but Absent and Stalls must be set; these two may be nil.
 type Options struct {
 	FS  vfs.FS
 	Dir string
@@ -39,7 +39,6 @@ type Options struct {
 	// should flush logs so that old files can be released. It must not block.
 	Sweep func()
 	// Stalls is called when Stalled begins to return an error, and when it ends. It must not block.
-	// It may be nil.
 	Stalls func()
 	// Failed is called once per failure, after the owner of every entry that is not durable has
 	// been notified. It must not block.
