@@ -10,9 +10,9 @@ import (
 // never computes for long on its own goroutine.
 //
 // A call that takes longer than a slice (see Pause) leaves the queue to the next one and continues
-// in the slow lane of its shard, where there is one at a time. It gives its place back after each
-// slice, and the calls of other shards get it first. So a call that takes long delays others by a
-// slice, however many of its kind there are.
+// in the slow lane of its shard, where there is one at a time. It gives its place back at its first
+// Pause after each slice, and the calls of other shards get it first. So a call that takes long
+// delays each call behind it by a slice and the time to that Pause, and not by its whole work.
 type caller struct {
 	queue []Call
 	busy  bool            // the first call of the queue is in its first slice, possibly for an earlier incarnation

@@ -72,7 +72,8 @@ func TestCallsOfAllShardsAreBounded(t *testing.T) {
 	})
 }
 
-// Calls that take long delay others by a slice: those of the same shard, and those of others.
+// Each call that takes long delays others by about a slice: those of the same shard, and those of
+// others.
 func TestLongCallsLeaveOthersTheirTurn(t *testing.T) {
 	gated(t, Options{Places: onePlace(t)}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
 		var long []*result

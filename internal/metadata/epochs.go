@@ -5,10 +5,11 @@ import (
 	"math"
 )
 
-// A leader epoch is given once. Within a generation of the metadata, the record of the partition
+// Within a generation of the metadata, a leader epoch is given once: the record of the partition
 // ensures that. A restore forgets epochs that were given after the copy was made, and replicas that
 // have records of them may be absent: no report of the others proves that an epoch is unused. So a
-// number that the metadata did not give is exceeded by a gap, not by one.
+// number that the metadata did not give is exceeded by a gap, not by one, and is given again by
+// chance only (docs/cluster.md).
 
 // minGap is larger than the number of leader epochs, partition epochs or blocks of producer ids
 // that are given between a copy and its restore.
