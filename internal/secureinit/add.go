@@ -275,7 +275,7 @@ func (x *Addition) Summary() string {
 		fmt.Fprintf(&b, "\n%s has not changed: it permits the names of the new brokers already. Who has an earlier one may\n"+
 			"refuse them. So do this in this order, and leave out 1 and 2 only where each copy is the same file:\n", ca)
 	}
-	b.WriteString("1. copy it over the ca.pem of each broker that runs; within ten seconds each takes it, without a restart\n" +
+	b.WriteString("1. copy it over the ca.pem of each broker that runs; within a second each takes it, without a restart\n" +
 		"2. copy it over the ca.pem of each client; one that reads it only when it starts must be restarted\n" +
 		"3. copy each new directory to its machine under the same path, and start its broker\n\n")
 	for i := range x.nodes {
