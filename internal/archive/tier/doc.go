@@ -9,8 +9,8 @@
 //
 //	compare   once in each leader epoch: what an election has undone is cut off
 //	retain    moves Start, as retention.ms and retention.bytes say
-//	copy      adds objects: of 64 MiB as soon as there are so many bytes, and of what is left of a
-//	          segment when that is full
+//	copy      adds objects: of 64 MiB as soon as 80 MiB wait, and of what is left of a segment when
+//	          that is full
 //
 // Only committed records are copied that are durable on this broker and in no open transaction. The
 // local log keeps what is not copied (replica.Partition.Copied). Package tierread reads.
