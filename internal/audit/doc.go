@@ -8,7 +8,8 @@
 // Record never waits. If the disk or the journal is slow or full, lines are dropped, those of
 // refusals first. A line "lost" gives their number when writing works again.
 //
-// Lines contain text from clients. Such text is at most 256 bytes and cannot end a line or contain
-// control characters, so that a client cannot write a line of its own, or change a terminal. It
-// knows neither requests nor the metadata: its callers say what happened.
+// Lines contain text from clients. Such text is at most 256 bytes, a value before or after a change
+// at most 8 KiB, and none of it can end a line or contain control characters, so that a client
+// cannot write a line of its own, or change a terminal. It knows neither requests nor the metadata:
+// its callers say what happened.
 package audit

@@ -11,8 +11,8 @@ const (
 	Heals Effect = "heals"
 	// Aside: the broker starts without it and keeps it; no log serves it.
 	Aside Effect = "aside"
-	// Serves: the broker does not notice it at startup; reads fail, return wrong data or find
-	// nothing.
+	// Serves: the broker does not notice it at startup. At a read there, or when it reads all
+	// segments, the broker corrects it, or reports it and fails the reads.
 	Serves Effect = "serves"
 	// Offline: the partition stays offline, and the others are served.
 	Offline Effect = "offline"

@@ -57,8 +57,8 @@
 // A connection that ends cancels nothing that was passed to the Handler.
 //
 // Request.Hijack ends a connection in another way: its socket continues as a plain net.Conn, which
-// belongs to the links between brokers. It keeps its slot among the connections until it is closed,
-// at the latest by Shutdown.
+// belongs to the links between brokers. It no longer counts against the limits on connections. Its
+// owner closes it, or at the latest Shutdown or Close.
 //
 // # The parts of a connection
 //
@@ -87,8 +87,9 @@
 //	                                     ConnectionBytes and -Requests     served; is not read
 //	one request                          MaxFrame; a Produce 2 times its   is closed
 //	                                     budget, others half of it
-//	connections without a login          MaxUnauthenticated, also per      is closed at accept
-//	                                     address; LoginTimeout             is closed
+//	connections without a login          MaxUnauthenticated, also per      one of them makes room, or
+//	                                     address                           it is closed at accept
+//	                                     LoginTimeout                      is closed
 //	TLS records without data             2,048, before the login 256;      is closed
 //	                                     64 KiB in a row
 //	read buffers                         1 KiB each, ReadBytes in all      is read in smaller pieces

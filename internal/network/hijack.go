@@ -153,7 +153,7 @@ func (h *hijackedConn) ConnectionState() tls.ConnectionState {
 // NetConn returns the socket below TLS, as a tls.Conn does; without TLS the connection itself.
 func (h *hijackedConn) NetConn() net.Conn { return below(h.Conn) }
 
-// Close implements net.Conn. It releases the connection's slot.
+// Close implements net.Conn. It takes the connection out of the Server.
 func (h *hijackedConn) Close() error {
 	h.srv.mu.Lock()
 	made := h.made

@@ -79,8 +79,8 @@ func New(seed uint64) *FS {
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x6368726f6e696b)) }
 
 // Ops returns the number of calls that changed something: writes (one per IOV_MAX buffers),
-// Datasync, SyncDir, Truncate, Allocate, Create, Rename, and one for every name that MkdirAll
-// creates or RemoveAll removes.
+// Datasync, SyncDir, Truncate, Allocate, Create, Rename, Remove, and one for every name that
+// MkdirAll creates or RemoveAll removes.
 func (f *FS) Ops() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,8 +101,8 @@ func (f *FS) DirSyncs() int {
 	return f.dirSyncs
 }
 
-// SetSyncLatency makes every Datasync and SyncDir take at least d. Syncs overlap, and cover the
-// writes before they began.
+// SetSyncLatency makes every Datasync and SyncDir take at least d. Syncs overlap. A Datasync covers
+// the writes before it began, a SyncDir the names before it ends.
 func (f *FS) SetSyncLatency(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
