@@ -26,7 +26,7 @@ const faultyAlways = 6
 
 // A call of a repair fails once, and a failed sync leaves nothing of what it was to write. The
 // repair is run again until it ends, and then the power fails. A start has every record that the
-// first repair did not give up, also of what only the system's memory had when the broker was killed.
+// first repair did not give up, also what only the system's memory had when the broker was killed.
 func TestI5AFaultAtEveryCallOfARepair(t *testing.T) {
 	t.Parallel()
 	every := os.Getenv("CHRONIK_INSPECT_RUNS") != ""

@@ -92,10 +92,10 @@
 // # Failures
 //
 // A log whose segment fails is quarantined (repair_quarantine.go): its frames are copied from the
-// journal to a file, and replayed from there into a new segment (repair_segment.go), by this
-// process or the next start. A directory whose journal fails reverts its logs to their
-// acknowledged records and reopens the journal (repair_journal.go). Package loglife has the table
-// of states.
+// journal to a file, and replayed from there: by this process into a new segment
+// (repair_segment.go), by the next start into the last one, cut to what was synced. A directory
+// whose journal fails reverts its logs to their acknowledged records and reopens the journal
+// (repair_journal.go). Package loglife has the table of states.
 //
 // # Lock order
 //

@@ -210,8 +210,8 @@ func (l *Log) dropBelow(m *StartMove) {
 	}
 }
 
-// countBelow returns how many of the first segments end at or below an offset and may go. The caller
-// holds flushMu.
+// countBelow returns how many of the first segments end at or below an offset and may go. The
+// caller holds flushMu.
 func (l *Log) countBelow(below int64) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -79,9 +79,9 @@ func snapshotOf(known *producers.State, s *segment.Segment) []byte {
 	return known.Append(binary.LittleEndian.AppendUint64(nil, uint64(s.Base())), s.Base())
 }
 
-// keepProducers makes sure that the segment after the first n has a snapshot, before these may go: no
-// other file would say which transactions were open there. Only a log with transactions needs that.
-// The caller holds flushMu.
+// keepProducers makes sure that the segment after the first n has a snapshot, before these may go:
+// no other file would say which transactions were open there. Only a log with transactions needs
+// that. The caller holds flushMu.
 func (l *Log) keepProducers(n int) error {
 	l.mu.RLock()
 	segments := l.segments

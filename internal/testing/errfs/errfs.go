@@ -2,11 +2,11 @@
 //
 // It wraps any vfs.FS and passes every call through, except those that match a rule: they return an
 // error, take long, write only a part, or drop dirty pages as a failed fdatasync does. Independent
-// of rules it can simulate a full disk. A call that it fails does not reach the wrapped file system,
-// except Close, the part of a short write or read, and the pages that a failed sync drops. The last
-// Close of a file drops its dirty pages, too. It counts the calls by kind, and panics at one that
-// trusts a file after a failed write or sync, see latch. Otherwise it behaves like the wrapped file
-// system.
+// of rules it can simulate a full disk. A call that it fails does not reach the wrapped file
+// system, except Close, the part of a short write or read, and the pages that a failed sync drops.
+// The last Close of a file drops its dirty pages, too. It counts the calls by kind, and panics at
+// one that trusts a file after a failed write or sync, see latch. Otherwise it behaves like the
+// wrapped file system.
 //
 // Tests of all code that stores bytes through a vfs.FS use it, over crashfs if they must know what
 // survives. It knows nothing of the stored data.

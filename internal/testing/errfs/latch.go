@@ -12,9 +12,9 @@ import (
 // A latch enforces what I5 says of a file: after a failed write or sync it is not synced before the
 // bytes that may be lost were cut off or written again, from their begin on. The kernel drops the
 // pages that it could not write and reports that once, so that a second sync succeeds without them.
-// FS has a latch for each file, by its content, not by its name: a file that is closed, opened again
-// or renamed has the same one. A call against the rule panics. A write beyond the lost bytes that
-// began before they were lost may end.
+// FS has a latch for each file, by its content, not by its name: a file that is closed, opened
+// again or renamed has the same one. A call against the rule panics. A write beyond the lost bytes
+// that began before they were lost may end.
 //
 // FS.mu guards the fields.
 type latch struct {
