@@ -1,5 +1,6 @@
 // Package cli holds what the command lines of chronikd, chronikctl and chronik-bench share:
-// the wording of mistakes in a command line, exit codes, terminals and manual pages.
+// the wording of mistakes in a command line, the bounds of flags, exit codes, terminals and manual
+// pages.
 //
 // The three tools report an unknown flag in the same words, together with the flag that was
 // probably meant. chronikctl and chronik-bench also share their exit codes; chronikd has codes
