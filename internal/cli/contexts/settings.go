@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Names of the settings.
@@ -34,11 +36,8 @@ const (
 	DefaultAdmin   = "127.0.0.1:9644"
 )
 
-// Bounds of a timeout.
-const (
-	minTimeout = time.Millisecond
-	maxTimeout = 24 * time.Hour
-)
+// timeouts returns the bounds of a timeout.
+func timeouts() cli.Bounds[time.Duration] { return cli.Between(time.Millisecond, 24*time.Hour) }
 
 // Setting is a setting that all commands share.
 type Setting struct {
@@ -71,7 +70,7 @@ func All() []Setting {
 		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or URL of the admin port, of several brokers separated by commas, or off",
 			check: adminAddress},
 		{Name: AdminTokenFile, Doc: "file whose first line is the token of the admin port"},
-		{Name: Timeout, Default: "30s", Doc: "longest time for a request or an acknowledgement", check: timeout},
+		{Name: Timeout, Default: "30s", Doc: "longest time for a request or an acknowledgement, " + timeouts().String(), check: timeout},
 		{Name: Output, Default: "table", Doc: "output format: table, wide, name, json, yaml or jsonpath=PATH", check: format},
 		{Name: TLS, Default: "false", Doc: "use TLS; implied by the other tls settings", Bool: true, check: boolean},
 		{Name: TLSCA, Doc: "PEM file of the certificate authorities to trust; default: those of the system"},
@@ -152,8 +151,8 @@ func boolean(v string) error {
 
 func timeout(v string) error {
 	d, err := time.ParseDuration(v)
-	if err != nil || d < minTimeout || d > maxTimeout {
-		return fmt.Errorf("%q is not a duration between %v and %v; write 500ms, 30s or 2m", v, minTimeout, maxTimeout)
+	if err != nil || !timeouts().Accepts(d) {
+		return fmt.Errorf("%q is not a duration from %s; write 500ms, 30s or 2m", v, timeouts())
 	}
 	return nil
 }

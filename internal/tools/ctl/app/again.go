@@ -11,7 +11,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
 // Intervals between two runs of a command.
@@ -28,19 +27,15 @@ const clearScreen = "\x1b[H\x1b[J"
 // Watched adds --watch to a command: it repeats the command until interrupted. Errors, such as a
 // broker that is away, do not end it.
 func (a *App) Watched(c *cobra.Command) *cobra.Command {
-	var flag parse.DurationFlag
-	c.Flags().Var(&flag, "watch", "repeat at this interval until interrupted; "+
-		"without a value every "+watchGap.String()+" (--watch=10s)")
+	var every time.Duration
+	cli.AtLeast(minGap).Or(0, "once").Flag(c.Flags(), &every, "watch", "", 0,
+		"repeat at this interval until interrupted; without a value every "+watchGap.String()+" (--watch=10s)")
 	c.Flags().Lookup("watch").NoOptDefVal = watchGap.String()
 	cli.Instead(c, map[string]string{"-w": "--watch repeats the command, -o wide shows more columns"})
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		every := flag.Value()
 		if every == 0 {
 			return run(cmd, args)
-		}
-		if every < minGap {
-			return Usage("--watch %v: the minimum is %v", every, minGap)
 		}
 		for {
 			text, err := a.captured(func() error { return run(cmd, args) })
@@ -72,14 +67,10 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 // AddWait adds --wait to a command that checks something: it repeats the command until it succeeds,
 // and prints only the last run.
 func (a *App) AddWait(c *cobra.Command, what string) *cobra.Command {
-	var flag parse.DurationFlag
-	c.Flags().Var(&flag, "wait", "wait up to this long until "+what+", then exit at once")
+	var limit time.Duration
+	cli.AtLeast(time.Duration(0)).Flag(c.Flags(), &limit, "wait", "", 0, "wait until "+what+", up to this long")
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		limit := flag.Value()
-		if limit < 0 {
-			return Usage("--wait %v is negative", limit)
-		}
 		end := time.Now().Add(limit)
 		for {
 			text, err := a.captured(func() error { return run(cmd, args) })

@@ -53,7 +53,7 @@ type entry struct {
 }
 
 func show(a *app.App) *cobra.Command {
-	days := 0
+	var days int
 	c := &cobra.Command{
 		Use: "show [FILE...]", Short: "Show certificates: subject, names and expiry",
 		Args: app.Args(0, -1, "PEM files"),
@@ -63,9 +63,6 @@ func show(a *app.App) *cobra.Command {
 		Example: "  chronikctl cert show ca.pem\n  chronikctl cert show --brokers b1.example.com:9093 --tls-ca ca.pem --days 30\n" +
 			"  chronikctl cert show ca.pem -o json | jq -r '.[].expires'",
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if days < 0 {
-				return app.Usage("--days %d: write 0 or more", days)
-			}
 			all, err := found(cmd.Context(), a, paths)
 			t := &output.Table{Columns: []string{"SOURCE", "SUBJECT", "NAMES", "+ISSUER", "+KEY", "EXPIRES", "DAYS#", "PROBLEM"},
 				Empty: "no certificates"}
@@ -87,7 +84,7 @@ func show(a *app.App) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().IntVar(&days, "days", 0, "for how many days a certificate must still be valid")
+	cli.AtLeast(0).Flag(c.Flags(), &days, "days", "", 0, "for how many days a certificate must still be valid")
 	return c
 }
 

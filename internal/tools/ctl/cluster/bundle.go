@@ -16,7 +16,6 @@ import (
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
 // Runner runs another command line of chronikctl in this process and returns its exit code.
@@ -35,7 +34,7 @@ func NewDebug(a *app.App, run Runner) *cobra.Command {
 }
 
 func bundle(a *app.App, run Runner) *cobra.Command {
-	interval := parse.DurationFlag(defaultInterval)
+	var interval time.Duration
 	var file, dir string
 	c := &cobra.Command{
 		Use: "bundle", Short: "Write one file with the data for a bug report", Args: app.Args(0, 0, "no argument; --file names the file"),
@@ -48,10 +47,7 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 		Example: "  chronikctl debug bundle\n  chronikctl debug bundle --file /tmp/ticket-17.tar.gz --timeout 5s\n" +
 			"  chronikctl debug bundle --dir /var/lib/chronik",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if every := interval.Value(); every < minInterval || every > maxInterval {
-				return app.Usage("--interval %v is not between %v and %v", every, minInterval, maxInterval)
-			}
-			k := &collector{run: run, given: given(cmd), interval: interval.Value(), timeout: a.Settings.Timeout(),
+			k := &collector{run: run, given: given(cmd), interval: interval, timeout: a.Settings.Timeout(),
 				port: app.AdminPortOf(a)}
 			list := k.online
 			if dir != "" {
@@ -66,7 +62,8 @@ func bundle(a *app.App, run Runner) *cobra.Command {
 	c.Flags().StringVarP(&file, "file", "f", "",
 		"file to write, - for standard output; default: chronik-debug-TIME.tar.gz in this directory")
 	c.Flags().StringVar(&dir, "dir", "", "data directory of a stopped broker, to describe instead of a running one")
-	c.Flags().Var(&interval, "interval", "time between the two samples of the metrics, 100ms to 1m")
+	cli.Between(minInterval, maxInterval).Flag(c.Flags(), &interval, "interval", "", defaultInterval,
+		"time between the two samples of the metrics")
 	return app.Local(c)
 }
 

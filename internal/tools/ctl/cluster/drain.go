@@ -176,9 +176,6 @@ func moving(a *app.App, c *cobra.Command, nothing string, plan func(ctx context.
 		if err != nil {
 			return err
 		}
-		if err := o.Check(); err != nil {
-			return err
-		}
 		return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
 			var out app.Outcomes
 			on := plannedOn{cl: cl, ids: ids, dryRun: o.DryRun}

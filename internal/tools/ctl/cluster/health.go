@@ -177,9 +177,6 @@ func healthCommand(a *app.App) *cobra.Command {
 		Example: "  chronikctl cluster health\n  chronikctl cluster health --wait 30s && start-consumers\n  chronikctl cluster health --watch\n" +
 			"  chronikctl cluster health --probe-disk",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.groups < 0 || f.groups > time.Hour {
-				return app.Usage("--groups %v is not between 0s and 1h", f.groups)
-			}
 			if f.probe && app.AdminPortOf(a) == nil {
 				return app.Usage("--probe-disk needs the broker's admin port; give it with --admin HOST:PORT")
 			}
@@ -196,8 +193,8 @@ func healthCommand(a *app.App) *cobra.Command {
 	}
 	c.Flags().BoolVar(&f.probe, "probe-disk", false,
 		"let the broker measure fdatasync on its disks: a few seconds of small writes to unnamed files")
-	c.Flags().DurationVar(&f.groups, "groups", 0,
-		"watch groups for this long, and report those that commit nothing; the report of a chronik broker does that without it")
+	cli.Between(0, time.Hour).Flag(c.Flags(), &f.groups, "groups", "", 0,
+		"watch groups for this long; those that commit nothing are reported; the report of a chronik broker has them without it")
 	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s exits as soon as nothing is wrong",
 		"--broker": "the report has all brokers; --brokers HOST:PORT names the one that answers"})
 	return a.Watched(a.AddWait(c, "nothing is wrong"))

@@ -24,7 +24,6 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/move"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -33,7 +32,7 @@ const maintenanceGap = 200 * time.Millisecond
 
 func maintainBroker(a *app.App) *cobra.Command {
 	var end bool
-	wait := parse.DurationFlag(10 * time.Minute)
+	var wait time.Duration
 	c := &cobra.Command{
 		Use: "maintain ID [-- COMMAND [ARGUMENT...]]", Short: "Restart a broker without a partition that waits for it",
 		Args: func(cmd *cobra.Command, given []string) error {
@@ -64,7 +63,7 @@ func maintainBroker(a *app.App) *cobra.Command {
 				return err
 			}
 			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, args []string) error {
-				err := (&maintenance{a: a, adm: adm, cl: cl, id: id, wait: wait.Value()}).do(ctx, end, args[1:])
+				err := (&maintenance{a: a, adm: adm, cl: cl, id: id, wait: wait}).do(ctx, end, args[1:])
 				if err == nil || a.Format().ForPeople() {
 					return err
 				}
@@ -75,7 +74,7 @@ func maintainBroker(a *app.App) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&end, "end", false, "the broker runs again: wait for its replicas, and give leaderships back")
-	c.Flags().Var(&wait, "wait", "how long to wait for replicas that are not in sync")
+	cli.AtLeast(time.Duration(0)).Flag(c.Flags(), &wait, "wait", "", 10*time.Minute, "how long to wait for replicas that are not in sync")
 	return c
 }
 

@@ -32,8 +32,9 @@ type logMoves struct {
 	broker int32
 	out    app.Outcomes
 
-	from, to, topic, throttle string
-	cancel, dryRun            bool
+	from, to, topic string
+	throttle        int64 // bytes a second; 0: none
+	cancel, dryRun  bool
 
 	limited bool // --throttle is in force
 	rates   move.Rates
@@ -60,13 +61,8 @@ func moveLogs(a *app.App) *cobra.Command {
 			if o.broker = id; len(args) > 1 {
 				o.from = args[1]
 			}
-			n, err := parse.Size(cmp.Or(o.throttle, "1"))
-			if err != nil || n < 1 {
-				return app.Usage("--throttle %q is not a number of bytes a second; write for example 20MiB", o.throttle)
-			}
-			rate := strconv.FormatInt(n, 10)
 			return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, _ []string) error {
-				o.a, o.adm, o.rates = a, adm, moveRates(cl, rate)
+				o.a, o.adm, o.rates = a, adm, moveRates(cl, o.throttle)
 				err := o.run(ctx)
 				return errors.Join(a.PrintOutcomes(&o.out), err)
 			})(cmd, args)
@@ -74,8 +70,7 @@ func moveLogs(a *app.App) *cobra.Command {
 	}
 	c.Flags().StringVar(&o.to, "to", "", "move the logs to this directory; without it, to those with the most space")
 	c.Flags().StringVar(&o.topic, "topic", "", "move only logs of TOPIC[:PARTITIONS]")
-	c.Flags().StringVar(&o.throttle, "throttle", "",
-		"bytes a second that the broker copies at most, such as 20MiB; the former limit counts again at the end")
+	move.Throttle(c, &o.throttle, "the broker")
 	c.Flags().BoolVar(&o.cancel, "cancel", false, "cancel the moves in progress")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only list what would be moved")
 	return c
@@ -447,7 +442,7 @@ func (o *logMoves) cancelAll(ctx context.Context, logs []*storedLog) error {
 				fmt.Errorf("interrupted: %s not known to be canceled", text.Plural(len(stay), "move is", "moves are")))
 		}
 	}
-	if o.throttle == "" {
+	if o.throttle == 0 {
 		return nil
 	}
 	_, err = o.rates.Remove(ctx, o.broker, []int32{o.broker})
@@ -455,13 +450,13 @@ func (o *logMoves) cancelAll(ctx context.Context, logs []*storedLog) error {
 }
 
 // moveRates returns the rate of moves between the directories of a broker.
-func moveRates(cl *kgo.Client, rate string) move.Rates {
-	return move.Rates{Client: cl, Names: []string{moveRate}, Value: rate, What: "bound the rate of moves"}
+func moveRates(cl *kgo.Client, rate int64) move.Rates {
+	return move.Rates{Client: cl, Names: []string{moveRate}, Value: strconv.FormatInt(rate, 10), What: "bound the rate of moves"}
 }
 
 // limit sets the rate of --throttle, and notes the one that the operator had set.
 func (o *logMoves) limit(ctx context.Context) error {
-	if o.throttle == "" || o.limited {
+	if o.throttle == 0 || o.limited {
 		return nil
 	}
 	err := o.rates.Note(ctx, []int32{o.broker}, false)

@@ -30,7 +30,7 @@ func twoDirs(t *testing.T) (*fakebroker.Cluster, *logMoves, *bytes.Buffer) {
 	t.Cleanup(cl.Close)
 	var out bytes.Buffer
 	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
-	return f, &logMoves{a: a, adm: kadm.NewClient(cl), rates: moveRates(cl, "1024"), broker: 1, from: "/one"}, &out
+	return f, &logMoves{a: a, adm: kadm.NewClient(cl), rates: moveRates(cl, 1024), broker: 1, from: "/one"}, &out
 }
 
 func complete(f *fakebroker.Cluster, req kmsg.Request) {
@@ -173,7 +173,7 @@ func TestACanceledMoveReportsWhereTheLogStays(t *testing.T) {
 func TestACancellationRemovesOnlyItsOwnRate(t *testing.T) {
 	for before, want := range map[string]string{"1024": "", "7": "7"} {
 		f, o, _ := twoDirs(t)
-		o.cancel, o.throttle, f.Logs[0].To = true, "1KiB", "/two"
+		o.cancel, o.throttle, f.Logs[0].To = true, 1<<10, "/two"
 		f.Hook = nil // it is in progress until it is canceled
 		f.Configs["broker/1"] = map[string]string{moveRate: before}
 		must.OK(t, o.run(t.Context()))
@@ -200,7 +200,7 @@ func TestMoveLogsLeavesNoRateUnsaid(t *testing.T) {
 			says: "broker 1 copies at most 1024 bytes a second until chronikctl config set"},
 	} {
 		f, o, out := twoDirs(t)
-		o.throttle = "1KiB"
+		o.throttle = 1 << 10
 		f.Configs["broker/1"] = map[string]string{moveRate: c.before}
 		if c.before == "" {
 			f.Configs["broker/1"] = nil

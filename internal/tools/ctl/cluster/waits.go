@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -26,9 +26,9 @@ const (
 
 // waits returns the command debug waits.
 func waits(a *app.App) *cobra.Command {
-	limit := defaultWaits
+	var limit int
 	var client string
-	slower, most := parse.DurationFlag(defaultSlower), parse.DurationFlag(defaultTrace)
+	var slower, most time.Duration
 	c := &cobra.Command{
 		Use: "waits", Short: "Show the requests that wait longest, and for what", Args: app.Args(0, 0, "no argument"),
 		Long: "waits lists the oldest requests without an answer of the broker behind --admin. For each it names the step at which\n" +
@@ -38,26 +38,20 @@ func waits(a *app.App) *cobra.Command {
 			"that has no answer yet.",
 		Example: "  chronikctl debug waits\n  chronikctl debug waits --trace shop --slower 100ms",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > view.MaxWaits {
-				return app.Usage("--limit %d is not between 1 and %d", limit, view.MaxWaits)
-			}
-			if every := most.Value(); every < time.Second || every > maxTrace {
-				return app.Usage("--for %v is not between 1s and %v", every, maxTrace)
-			}
 			port := app.AdminPortOf(a)
 			if port == nil {
 				return app.Usage("only the admin port knows what requests wait for; name it with --admin")
 			}
 			if cmd.Flags().Changed("trace") {
-				return printTrace(cmd.Context(), a, port, client, slower.Value(), most.Value())
+				return printTrace(cmd.Context(), a, port, client, slower, most)
 			}
 			return printWaits(cmd.Context(), a, port, limit)
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", defaultWaits, "requests to list, 1 to "+strconv.Itoa(view.MaxWaits))
+	cli.Between(1, view.MaxWaits).Flag(c.Flags(), &limit, "limit", "", defaultWaits, "requests to list")
 	c.Flags().StringVar(&client, "trace", "", "client id whose next request is followed")
-	c.Flags().Var(&slower, "slower", "with --trace: skip requests that take less")
-	c.Flags().Var(&most, "for", "with --trace: how long to wait for such a request, 1s to 1m")
+	cli.AtLeast(time.Duration(0)).Flag(c.Flags(), &slower, "slower", "", defaultSlower, "with --trace: skip requests that take less")
+	cli.Between(time.Second, maxTrace).Flag(c.Flags(), &most, "for", "", defaultTrace, "with --trace: how long to wait for such a request")
 	return app.Local(c)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
@@ -75,16 +76,13 @@ func peek(a *app.App) *cobra.Command {
 		}),
 	}
 	c.Flags().Int64Var(&ask.First, "from", 0, "the first offset to show")
-	c.Flags().IntVar(&ask.Limit, "limit", 20, "how many records to show")
+	cli.AtLeast(1).Flag(c.Flags(), &ask.Limit, "limit", "", 20, "how many records to show")
 	c.Flags().StringArrayVar(&ask.States, "state", nil, "show only records in this state: available, delayed, acquired, archiving; repeatable")
 	return c
 }
 
 // printRecords shows records, with as many requests as that needs.
 func printRecords(ctx context.Context, a *app.App, cl *kgo.Client, x at, ask view.ShareAsk) error {
-	if ask.Limit < 1 {
-		return app.Usage("--limit is below 1")
-	}
 	ask.Topic, ask.Partition = x.topic, x.partition
 	most := ask.Limit
 	all := view.ShareRecords{Records: []view.ShareRecord{}}

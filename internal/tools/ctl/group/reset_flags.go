@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
@@ -45,7 +46,7 @@ func (w *resetFlags) flags(c *cobra.Command, a *app.App) {
 	f.StringArrayVar(&w.topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to reset; repeatable")
 	f.BoolVar(&w.earliest, "to-earliest", false, "read all records again")
 	f.BoolVar(&w.latest, "to-latest", false, "read only new records")
-	f.Int64Var(&w.offset, "to-offset", 0, "continue at this offset")
+	cli.AtLeast(int64(0)).Flag(f, &w.offset, "to-offset", "", 0, "continue at this offset")
 	f.StringVar(&w.time, "to-time", "", "continue at the first record that is not older than this time; 5m, 2h or 7d for that long ago")
 	f.Int64Var(&w.shift, "shift-by", 0, "continue this many offsets later, or earlier if negative")
 	f.StringVar(&w.file, "from-file", "",
@@ -80,9 +81,7 @@ func (w *resetFlags) check(cmd *cobra.Command, group string) error {
 	case "to-latest":
 		w.at = parse.Position{Kind: parse.Latest}
 	case "to-offset":
-		if w.at = (parse.Position{Kind: parse.At, Offset: w.offset}); w.offset < 0 {
-			return app.Usage("--to-offset %d is negative", w.offset)
-		}
+		w.at = parse.Position{Kind: parse.At, Offset: w.offset}
 	case "to-time":
 		w.at.Kind = parse.FromTime
 		if w.at.Time, err = parse.Time(w.time, time.Now()); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -45,9 +46,6 @@ func dump(a *app.App) *cobra.Command {
 			"  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records\n" +
 			"  chronikctl log dump --dir /var/lib/chronik --topic orders --for-produce | chronikctl produce orders --input json --same-partition",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.Partition < -1 || o.From < 0 {
-				return app.Usage("--partition and --from must not be negative")
-			}
 			if produce && (o.Topic == "" || len(args) > 0 || o.Records || !a.Format().ForPeople()) {
 				return app.Usage("--for-produce prints only the records of one --topic, wherever they are: give --topic, and remove "+
 					"%s, --records and -o", strings.Join(parts, ", "))
@@ -69,8 +67,8 @@ func dump(a *app.App) *cobra.Command {
 	w.flags(c)
 	f := c.Flags()
 	f.StringVar(&o.Topic, "topic", "", "only this topic")
-	f.Int32Var(&o.Partition, "partition", -1, "only this partition; -1: all")
-	f.Int64Var(&o.From, "from", 0, "only items with records at or after this offset")
+	cli.AtLeast(int32(0)).Or(-1, "all").Flag(f, &o.Partition, "partition", "", -1, "only this partition")
+	cli.AtLeast(int64(0)).Flag(f, &o.From, "from", "", 0, "only items with records at or after this offset")
 	f.Int64Var(&o.To, "to", 0, "only items that start before this offset; 0: no bound")
 	f.BoolVar(&o.Records, "records", false, "print each record")
 	f.BoolVar(&o.Replaced, "replaced", false, "only the segments of damaged logs that were replaced by copies")

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -38,15 +39,20 @@ const (
 type Options struct {
 	DryRun   bool
 	atATime  int
-	throttle string
+	throttle int64 // bytes a second; 0: none
 }
 
 // Flags adds the flags to a command.
 func (o *Options) Flags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list what would be moved, with the bytes to copy, and the elections")
-	c.Flags().IntVar(&o.atATime, "at-a-time", defaultAtATime, "how many partitions are copied at a time, at least 1")
-	c.Flags().StringVar(&o.throttle, "throttle", "",
-		"bytes a second that each broker copies at most, such as 20MiB; the former limit counts again at the end")
+	cli.AtLeast(1).Flag(c.Flags(), &o.atATime, "at-a-time", "", defaultAtATime, "how many partitions are copied at a time")
+	Throttle(c, &o.throttle, "each broker")
+}
+
+// Throttle adds the flag with the bytes a second that brokers copy at most; 0: it was not given.
+func Throttle(c *cobra.Command, rate *int64, who string) {
+	parse.Sizes(cli.AtLeast(int64(1))).Flag(c.Flags(), rate, "throttle", "", 0,
+		"bytes a second that "+who+" copies at most, such as 20MiB; the former limit counts again at the end")
 }
 
 // Once returns the options of a run that copies nothing.
@@ -55,25 +61,6 @@ func Once() Options { return Options{atATime: 1} }
 // Help is the part of the help that commands with Options share.
 const Help = "It shows the progress until all copies are complete. If it is interrupted, the brokers complete the moves that have begun;\n" +
 	"the same command continues. Clients are served meanwhile. --dry-run lists the moves and the elections."
-
-// Check returns what is wrong with the flags.
-func (o *Options) Check() error {
-	if o.atATime < 1 {
-		return app.Usage("--at-a-time %d: at least 1 partition is copied at a time", o.atATime)
-	}
-	if n, err := o.rate(); err != nil || o.throttle != "" && n < 1 {
-		return app.Usage("--throttle %q is not a number of bytes a second; write for example 20MiB", o.throttle)
-	}
-	return nil
-}
-
-// rate returns the limit in bytes a second, 0 for none.
-func (o *Options) rate() (int64, error) {
-	if o.throttle == "" {
-		return 0, nil
-	}
-	return parse.Size(o.throttle)
-}
 
 // run carries out a plan.
 type run struct {
@@ -118,22 +105,14 @@ func (p *Plan) Run(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Cl
 		}
 		return nil
 	}
-	r, err := p.newRun(a, adm, cl, o, out)
-	if err != nil {
-		return err
-	}
-	return r.do(ctx)
+	return p.newRun(a, adm, cl, o, out).do(ctx)
 }
 
 // newRun returns a run of what is planned, and of the moves in progress of the topics that the plan
 // is about.
-func (p *Plan) newRun(a *app.App, adm *kadm.Client, cl *kgo.Client, o Options, out *app.Outcomes) (*run, error) {
-	rate, err := o.rate()
-	if err != nil {
-		return nil, err
-	}
+func (p *Plan) newRun(a *app.App, adm *kadm.Client, cl *kgo.Client, o Options, out *app.Outcomes) *run {
 	moves := p.Moves()
-	r := &run{Plan: p, a: a, adm: adm, out: out, limit: newLimit(adm, cl, rate, a.Note),
+	r := &run{Plan: p, a: a, adm: adm, out: out, limit: newLimit(adm, cl, o.throttle, a.Note),
 		atATime: o.atATime, gap: pollGap, planned: moves, waiting: slices.Clone(moves), begun: map[partition]*Move{},
 		done: map[string]int{}, failed: map[string]bool{}, missing: map[int32]bool{}, lines: NewProgress(time.Now())}
 	for _, at := range p.inProgress() {
@@ -147,7 +126,7 @@ func (p *Plan) newRun(a *app.App, adm *kadm.Client, cl *kgo.Client, o Options, o
 	for _, m := range moves {
 		r.bytes += m.copies()
 	}
-	return r, nil
+	return r
 }
 
 func (r *run) do(ctx context.Context) error {

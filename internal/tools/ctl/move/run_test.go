@@ -55,8 +55,7 @@ func (c *commands) run(ctx context.Context, o Options, plan func(p *Plan) error)
 	must.OK(c.t, plan(p))
 	a := app.New("v1", app.Streams{In: strings.NewReader(""), Out: &c.out, Err: &c.out})
 	var out app.Outcomes
-	r, err := p.newRun(a, c.adm, c.cl, o, &out)
-	must.OK(c.t, err)
+	r := p.newRun(a, c.adm, c.cl, o, &out)
 	r.gap = 2 * fresh
 	err = r.do(ctx)
 	err = errors.Join(err, a.PrintOutcomes(&out))
@@ -208,7 +207,7 @@ func TestThrottlesOutliveOtherCommandsAndNotTheMoves(t *testing.T) {
 		if refuses {
 			c.Refuse = func(string, int32) int16 { return kerr.UnknownServerError.Code }
 		}
-		_, err := c.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		_, err := c.run(t.Context(), Options{atATime: 1, throttle: 1 << 10}, set([]int32{1, 3}))
 		if !refuses && (err != nil || named != "0:3") {
 			t.Errorf("%s: %v; %q are named while they move", name, err, named)
 		}
@@ -264,7 +263,7 @@ func TestTheRatesOfBeforeCountAgain(t *testing.T) {
 				x.Partitions["t"][0].Complete()
 			}
 		}
-		text, err := x.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		text, err := x.run(t.Context(), Options{atATime: 1, throttle: 1 << 10}, set([]int32{1, 3}))
 		if err != nil || during != "10241024" || !strings.Contains(text, c.says) {
 			t.Errorf("%s: %v; %q while it moves: %s", name, err, during, text)
 		}
@@ -292,7 +291,7 @@ func TestThrottlesThatStayAreReported(t *testing.T) {
 			}
 			c.Down = requested && fails && !asks
 		}
-		text, err := c.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		text, err := c.run(t.Context(), Options{atATime: 1, throttle: 1 << 10}, set([]int32{1, 3}))
 		want := "stay on the brokers for other moves in progress"
 		if fails {
 			want = "--throttle stays in force for the moves in progress"
@@ -335,7 +334,7 @@ func TestOnlyRatesThatWereReadAreChanged(t *testing.T) {
 				}
 			}
 		}
-		text, err := x.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}, []int32{1, 3}))
+		text, err := x.run(t.Context(), Options{atATime: 1, throttle: 1 << 10}, set([]int32{1, 3}, []int32{1, 3}))
 		if err != nil || !during["7"] || during["1024"] != c.later {
 			t.Errorf("%s: %v; the rates while it moves: %v: %s", name, err, during, text)
 		}
@@ -360,12 +359,13 @@ func TestOnlyRatesThatWereReadAreChanged(t *testing.T) {
 // that it cannot read.
 func TestNothingToMoveChangesNoRate(t *testing.T) {
 	for name, c := range map[string]struct {
-		left, throttle   string
+		left             string
+		throttle         int64
 		one, two, fenced string // the rates at the end, of 1024, 7, and 1024
 		says             string
 	}{
-		"nothing left": {throttle: "1KiB", one: "1024", two: "7", fenced: "1024"},
-		"an interrupted run": {left: "0:3", throttle: "1KiB", two: "7", fenced: "1024",
+		"nothing left": {throttle: 1 << 10, one: "1024", two: "7", fenced: "1024"},
+		"an interrupted run": {left: "0:3", throttle: 1 << 10, two: "7", fenced: "1024",
 			says: "chronikctl config unset broker 3 " + leaderRate},
 		"of another command": {left: "0:3", one: "1024", two: "7", fenced: "1024",
 			says: "chronikctl config unset broker 2 " + leaderRate},
@@ -407,7 +407,7 @@ func TestRatesOfBeforeAfterFailures(t *testing.T) {
 			x.Partitions["t"][0].Complete()
 			x.Mute, x.Denied = []int32{1}, fails
 		}
-		text, err := x.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		text, err := x.run(t.Context(), Options{atATime: 1, throttle: 1 << 10}, set([]int32{1, 3}))
 		want := "the rates of before count again with chronikctl config set broker 1 " + leaderRate + "=7"
 		if (err != nil) != fails || fails && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v: %s", name, err, text)
@@ -419,7 +419,7 @@ func TestRatesOfBeforeAfterFailures(t *testing.T) {
 			continue
 		}
 		x.Do(func() { x.Mute, x.Denied = nil, false })
-		text, err = x.run(t.Context(), Options{atATime: 1, throttle: "1KiB"}, set([]int32{1, 3}))
+		text, err = x.run(t.Context(), Options{atATime: 1, throttle: 1 << 10}, set([]int32{1, 3}))
 		if got := x.Config(1, leaderRate) + x.Config(2, leaderRate); err != nil || got != "" {
 			t.Errorf("%s: %v: the rates are %q after the same command: %s", name, err, got, text)
 		}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Configs parses configs as KeyValues does, and accepts times and sizes with units.
@@ -47,13 +49,33 @@ func Config(name, value string) (string, error) {
 			words string
 		}{"ms": {time.Millisecond, "milliseconds"}, "seconds": {time.Second, unit}, "minutes": {time.Minute, unit},
 			"hours": {time.Hour, unit}}[unit]
-		d, ok := Duration(value)
+		d, ok := cli.Duration(value)
 		if !ok || d%each.one != 0 {
 			return "", fmt.Errorf("%s: %q is not a whole number of %s; write one, or 90s, 5m, 12h, 7d", name, value, each.words)
 		}
 		return strconv.FormatInt(int64(d/each.one), 10), nil
 	}
 	return value, nil
+}
+
+// Sizes makes the values of a flag with bounds numbers of bytes, as Size parses them.
+func Sizes[T int32 | int64](b cli.Bounds[T]) cli.Bounds[T] {
+	return b.In("bytes", "a number of bytes like 1048576, 512KiB, 1GiB, or 10MB for powers of ten",
+		func(s string) (T, error) {
+			n, err := Size(s)
+			if err == nil && int64(T(n)) != n {
+				err = strconv.ErrRange
+			}
+			return T(n), err
+		},
+		func(v T) string {
+			for i, unit := range []string{"GiB", "MiB", "KiB"} {
+				if one := int64(1) << (30 - 10*i); v > 0 && int64(v)%one == 0 {
+					return strconv.FormatInt(int64(v)/one, 10) + unit
+				}
+			}
+			return strconv.FormatInt(int64(v), 10)
+		})
 }
 
 // Size parses a non-negative number of bytes: 1048576, 512KiB, 1.5GiB, or 10MB for powers of ten.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Time parses a time: RFC 3339, 2006-01-02 or 2006-01-02 15:04:05 (in now's time zone unless it
@@ -30,7 +32,7 @@ func moment(s string, now time.Time) (time.Time, bool) {
 		n, err := strconv.ParseInt(ms, 10, 64)
 		return time.UnixMilli(n), err == nil && n <= latest
 	}
-	if ago, ok := Duration(s); ok {
+	if ago, ok := cli.Duration(s); ok {
 		return now.Add(-ago), true
 	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999", "2006-01-02 15:04",
@@ -40,15 +42,4 @@ func moment(s string, now time.Time) (time.Time, bool) {
 		}
 	}
 	return time.Time{}, false
-}
-
-// Duration parses a non-negative duration, also in days.
-func Duration(s string) (time.Duration, bool) {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		return time.Duration(n) * 24 * time.Hour, err == nil
-	}
-	d, err := time.ParseDuration(s)
-	// A number without a unit is an offset, even 0.
-	return d, err == nil && d >= 0 && s != "0" && s[0] != '+' && s[0] != '-'
 }

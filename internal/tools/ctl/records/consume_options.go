@@ -58,7 +58,7 @@ func (o *consumeOptions) flags(c *cobra.Command, a *app.App) {
 	f.StringVar(&o.from, "from", "earliest", "start: earliest, latest, an offset, -N for the last N, a time, 5m for that long ago")
 	f.StringVar(&o.until, "until", "", "stop before this position: latest, an offset, -N, or a time")
 	f.StringVarP(&o.partitions, "partition", "p", "", "read only these partitions: 3 or 0,2,5-7")
-	f.Int64VarP(&o.count, "count", "n", 0, "stop after this number of records; 0 is no limit")
+	cli.AtLeast(int64(1)).Or(0, "no limit").Flag(f, &o.count, "count", "n", 0, "stop after this number of records")
 	f.BoolVarP(&o.follow, "follow", "f", false, "wait for new records at the end")
 	f.StringVarP(&o.separator, "key-separator", "k", "", "print the key, then this separator: \\t is a tab, \\xHH a byte")
 	f.BoolVar(&o.headers, "headers", false, "print each header as NAME=VALUE and a tab before the record")
@@ -109,8 +109,6 @@ func (o *consumeOptions) check(f output.Format) error {
 	}
 	o.isolation = strings.ReplaceAll(o.isolation, "_", "-") // as Kafka spells it
 	switch {
-	case o.count < 0:
-		return app.Usage("--count %d is negative", o.count)
 	case o.isolation != readUncommitted && o.isolation != readCommitted:
 		return app.Usage("--isolation %q is neither %s nor %s", o.isolation, readUncommitted, readCommitted)
 	case o.protocol != classic && o.protocol != nextGen:

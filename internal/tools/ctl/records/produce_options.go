@@ -1,16 +1,15 @@
 package records
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
@@ -28,7 +27,7 @@ type produceOptions struct {
 	acks          string
 	compression   string
 	headers       []string
-	batchBytes    size
+	batchBytes    int32
 	rate          float64
 	emptyNull     bool
 	tombstone     bool
@@ -36,7 +35,7 @@ type produceOptions struct {
 
 	transactionalID    string
 	perTransaction     int // records; 0: all
-	transactionTimeout parse.DurationFlag
+	transactionTimeout time.Duration
 
 	at     time.Time          // parsed timestamp; zero for the time of writing
 	common []kgo.RecordHeader // headers of every record
@@ -54,55 +53,30 @@ func (o *produceOptions) flags(c *cobra.Command) {
 		"long ago")
 	f.BoolVar(&o.emptyNull, "empty-is-null", false, "write null for an empty value, which deletes a compacted key")
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value of every record, escapes as -k; repeatable")
-	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1: a record's key determines it, and records without a key "+
-		"are spread in batches")
+	cli.AtLeast(int32(0)).Or(-1, "a record's key determines it, and records without a key are spread in batches").
+		Flag(f, &o.partition, "partition", "p", -1, "partition to write to")
 	f.BoolVar(&o.samePartition, "same-partition", false, "with --input json, write to the partition that a record names")
 	f.StringVar(&o.acks, "acks", "all", "replicas to wait for: all, 1 (leader) or 0 (none)")
 	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))
-	o.batchBytes = 1_000_000
-	f.Var(&o.batchBytes, "max-batch-bytes", "largest batch to send; a longer line also needs a larger max.message.bytes of the topic")
-	f.Float64Var(&o.rate, "rate", 0, "records per second; 0 is no limit")
+	parse.Sizes(cli.Between(1<<10, int32(maxLine))).Flag(f, &o.batchBytes, "max-batch-bytes", "", 1_000_000,
+		"largest batch to send; a longer line also needs a larger max.message.bytes of the topic")
+	cli.Between(0, 1e9).Or(0, "no limit").Flag(f, &o.rate, "rate", "", 0, "records per second")
 	f.StringVar(&o.transactionalID, "transactional-id", "", "write in a transaction of this `ID`")
-	f.IntVar(&o.perTransaction, "transaction-records", 0, "`N` records in each transaction; 0: all")
-	o.transactionTimeout = parse.DurationFlag(time.Minute)
-	f.Var(&o.transactionTimeout, "transaction-timeout", "`TIME` after which the broker aborts a transaction")
+	cli.AtLeast(1).Or(0, "all").Flag(f, &o.perTransaction, "transaction-records", "", 0, "`N` records in each transaction")
+	cli.Between(time.Millisecond, math.MaxInt32*time.Millisecond).Flag(f, &o.transactionTimeout, "transaction-timeout", "", time.Minute,
+		"`TIME` after which the broker aborts a transaction")
 	app.CompleteFlag(c, "acks", app.OneOf("all", "1", "0"))
 	app.CompleteFlag(c, "compression", app.OneOf(codecs()...))
 	app.CompleteFlag(c, "input", app.OneOf("lines", "json"))
 }
-
-// size is a flag in bytes, with an optional unit.
-type size int32
-
-func (s *size) String() string { return strconv.Itoa(int(*s)) }
-
-func (s *size) Set(text string) error {
-	n, err := parse.Size(text)
-	if err == nil && n > math.MaxInt32 {
-		err = fmt.Errorf("%s is larger than a batch can be", text)
-	}
-	if err == nil {
-		*s = size(n)
-	}
-	return err
-}
-
-// Type returns the placeholder that --help shows.
-func (*size) Type() string { return "bytes" }
 
 func codecs() []string { return []string{"none", "gzip", "snappy", "lz4", "zstd"} }
 
 // check validates the flags and parses them. It sends nothing.
 func (o *produceOptions) check() error {
 	switch {
-	case o.batchBytes < 1<<10 || o.batchBytes > maxLine:
-		return app.Usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
-	case o.partition < -1:
-		return app.Usage("--partition %d: partitions start at 0; -1 chooses by key", o.partition)
 	case o.samePartition && (o.input != "json" || o.partition >= 0):
 		return app.Usage("--same-partition needs --input json and excludes --partition: each record names its partition")
-	case !(o.rate >= 0 && o.rate <= 1e9):
-		return app.Usage("--rate %v is not between 0 and 1e9 records per second", o.rate)
 	case !slices.Contains([]string{"all", "-1", "1", "0"}, o.acks):
 		return app.Usage("--acks %q is none of all, 1, 0", o.acks)
 	case !slices.Contains(codecs(), o.compression):
@@ -117,12 +91,8 @@ func (o *produceOptions) check() error {
 		return app.Usage("--key-separator needs --input lines: a JSON record has a key field")
 	case o.transactionalID == "" && o.perTransaction != 0:
 		return app.Usage("--transaction-records needs --transactional-id")
-	case o.perTransaction < 0:
-		return app.Usage("--transaction-records %d is negative", o.perTransaction)
 	case o.transactionalID != "" && (o.acks == "1" || o.acks == "0"):
 		return app.Usage("--transactional-id needs --acks all: a record that is lost after its acknowledgement would be missing in a committed transaction")
-	case o.transactionTimeout < parse.DurationFlag(time.Millisecond) || o.transactionTimeout.Value() > math.MaxInt32*time.Millisecond:
-		return app.Usage("--transaction-timeout %v is not between 1ms and %v", o.transactionTimeout.Value(), math.MaxInt32*time.Millisecond)
 	}
 	var err error
 	if o.separator, err = parse.Escapes(o.separator); err != nil {
@@ -159,13 +129,13 @@ const creationTime = 5 * time.Second
 func (o *produceOptions) client(topic string) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
-	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),
+	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(o.batchBytes),
 		kgo.ProducerBatchCompression(codec), kgo.MetadataMinAge(metadataAge),
 		kgo.UnknownTopicRetries(int(creationTime / metadataAge))}
 	switch {
 	case o.transactionalID != "":
 		// The client gives up on records of a transaction too, because it ends the transaction.
-		opts = append(opts, kgo.TransactionalID(o.transactionalID), kgo.TransactionTimeout(o.transactionTimeout.Value()))
+		opts = append(opts, kgo.TransactionalID(o.transactionalID), kgo.TransactionTimeout(o.transactionTimeout))
 	case o.acks == "1":
 		opts = append(opts, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
 	case o.acks == "0":

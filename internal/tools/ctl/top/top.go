@@ -18,7 +18,6 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
 // Bounds of the time between two samples.
@@ -31,7 +30,6 @@ const (
 // New returns the command top.
 func New(a *app.App) *cobra.Command {
 	t := &top{a: a}
-	interval := parse.DurationFlag(defaultInterval)
 	c := &cobra.Command{
 		Use: "top", Short: "Show brokers, topics, groups and clients with their rates", Args: app.Args(0, 0, "no argument"),
 		Long: "top measures for an interval what brokers, topics, groups and clients do, and prints the busiest of each first. With --watch it\n" +
@@ -39,18 +37,12 @@ func New(a *app.App) *cobra.Command {
 			"(--admin). -o json and -o yaml have all topics, groups and clients.",
 		Example: "  chronikctl top\n  chronikctl top --watch\n  chronikctl top -o json | jq '.clients[0]'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t.interval = interval.Value()
-			if t.interval < minInterval || t.interval > maxInterval {
-				return app.Usage("--interval %v is not between %v and %v", t.interval, minInterval, maxInterval)
-			}
-			if t.limit < 0 {
-				return app.Usage("--limit %d is negative; 0 shows all", t.limit)
-			}
 			return a.Both(t.run)(cmd, nil)
 		},
 	}
-	c.Flags().Var(&interval, "interval", "time between the first two samples, 100ms to 1m")
-	c.Flags().IntVar(&t.limit, "limit", 5, "rows of each table; 0 for all")
+	cli.Between(minInterval, maxInterval).Flag(c.Flags(), &t.interval, "interval", "", defaultInterval,
+		"time between the first two samples")
+	cli.AtLeast(1).Or(0, "all").Flag(c.Flags(), &t.limit, "limit", "", 5, "rows of each table")
 	c.Flags().BoolVar(&t.internal, "internal", false, "include internal topics")
 	cli.Instead(c, map[string]string{"--once": "top measures once; --watch repeats it"})
 	return a.Watched(c)

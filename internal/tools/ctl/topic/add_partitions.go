@@ -21,8 +21,8 @@ func addPartitions(a *app.App) *cobra.Command {
 		Long: "add-partitions adds partitions to topics. This cannot be undone. New records with a key may go to another partition than\n" +
 			"earlier records with the same key.",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if (add > 0) == (to > 0) || add < 0 || to < 0 {
-				return app.Usage("give either --add, the number of new partitions, or --to, the new total; at least 1")
+			if (add > 0) == (to > 0) {
+				return app.Usage("give either --add, the number of new partitions, or --to, the new total")
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 				send, n := adm.CreatePartitions, add
@@ -38,8 +38,8 @@ func addPartitions(a *app.App) *cobra.Command {
 			})(cmd, names)
 		},
 	}
-	c.Flags().IntVar(&add, "add", 0, "number of partitions to add")
-	c.Flags().IntVar(&to, "to", 0, "total number of partitions afterwards")
+	cli.AtLeast(1).Flag(c.Flags(), &add, "add", "", 0, "number of partitions to add")
+	cli.AtLeast(1).Flag(c.Flags(), &to, "to", "", 0, "total number of partitions afterwards")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	cli.Instead(c, map[string]string{"-n": newTotal, "-p": newTotal, "--partitions": newTotal})
 	return c

@@ -28,14 +28,9 @@ func alter(a *app.App) *cobra.Command {
 		Example: "  chronikctl topic alter orders --config retention.ms=1d --unset segment.bytes\n" +
 			"  chronikctl topic alter orders --replication-factor 3",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := o.Check(); err != nil {
-				return err
-			}
 			switch {
 			case cmd.Flags().Changed("replication-factor") && len(set)+len(unset) > 0:
 				return app.Usage("give --replication-factor alone: it is a request of its own")
-			case cmd.Flags().Changed("replication-factor") && factor < 1:
-				return app.Usage("--replication-factor %d: a topic has at least 1 replica", factor)
 			case factor > 0:
 				return a.Both(func(ctx context.Context, adm *kadm.Client, cl *kgo.Client, names []string) error {
 					return replicate(ctx, a, adm, cl, names, factor, o)
@@ -49,7 +44,7 @@ func alter(a *app.App) *cobra.Command {
 	}
 	c.Flags().StringArrayVarP(&set, "config", "c", nil, "config name=value to set; repeatable")
 	c.Flags().StringArrayVar(&unset, "unset", nil, "config to reset to its default; repeatable")
-	c.Flags().IntVar(&factor, "replication-factor", 0, "number of replicas of each partition")
+	cli.AtLeast(1).Flag(c.Flags(), &factor, "replication-factor", "", 0, "number of replicas of each partition")
 	o.Flags(c)
 	app.CompleteFlag(c, "config", config.TopicKeys(a, "="))
 	app.CompleteFlag(c, "unset", config.TopicKeys(a, ""))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -45,20 +46,15 @@ func create(a *app.App) *cobra.Command {
 						"and a topic whose name is a number has to be the first argument", name, name, names[0])
 				}
 			}
-			if w.partitions == 0 || w.partitions < -1 {
-				return app.Usage("--partitions %d: a topic has at least 1; -1 is the broker's default", w.partitions)
-			}
-			if w.replication == 0 || w.replication < -1 {
-				return app.Usage("--replication-factor %d: a partition has at least 1 replica; -1 is the broker's default", w.replication)
-			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 				return w.run(ctx, a, adm, names, configs)
 			})(cmd, names)
 		},
 	}
 	f := c.Flags()
-	f.Int32VarP(&w.partitions, "partitions", "p", -1, "number of partitions; -1 is the broker's default")
-	f.Int16VarP(&w.replication, "replication-factor", "r", -1, "copies of each partition; -1 is the broker's default")
+	cli.AtLeast(int32(1)).Or(-1, "the broker's default").Flag(f, &w.partitions, "partitions", "p", -1, "number of partitions")
+	cli.Between(1, int16(math.MaxInt16)).Or(-1, "the broker's default").
+		Flag(f, &w.replication, "replication-factor", "r", -1, "copies of each partition")
 	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; repeatable")
 	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "succeed if the topic already exists")
 	f.BoolVar(&w.dryRun, "dry-run", false, dryRunDoc)

@@ -41,9 +41,6 @@ func moveCommand(a *app.App) *cobra.Command {
 			"replicas before the move; that is refused while too few of them are in sync.\n" + move.Help,
 		Example: "  chronikctl topic move orders:0,2 1,2,5 --dry-run\n  chronikctl topic move --file plan.json --throttle 50MiB\n  chronikctl topic move",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Check(); err != nil {
-				return err
-			}
 			switch {
 			case cancel && (file != "" || len(args) != 1):
 				return app.Usage("--cancel takes one TOPIC[:PARTITIONS], and nothing else")

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
@@ -25,7 +26,7 @@ type target struct {
 }
 
 func abort(a *app.App) *cobra.Command {
-	t := target{partition: -1, first: -1}
+	var t target
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "abort [ID...]", Short: "Abort transactions, or one that hangs in a partition",
@@ -56,8 +57,8 @@ func abort(a *app.App) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&t.topic, "topic", "", "topic of a hanging transaction")
-	c.Flags().Int32VarP(&t.partition, "partition", "p", -1, "its partition")
-	c.Flags().Int64Var(&t.first, "start-offset", -1, "its first offset there")
+	cli.AtLeast(int32(0)).Flag(c.Flags(), &t.partition, "partition", "p", -1, "its partition")
+	cli.AtLeast(int64(0)).Flag(c.Flags(), &t.first, "start-offset", "", -1, "its first offset there")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be done")
 	app.CompleteFlag(c, "topic", a.Topics(0))
 	return c

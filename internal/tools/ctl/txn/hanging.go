@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/text"
@@ -33,7 +34,7 @@ type scope struct {
 	broker    int32
 	topic     string
 	partition string
-	maxAge    parse.DurationFlag
+	maxAge    time.Duration
 
 	some []int32 // parsed partition
 }
@@ -58,7 +59,7 @@ type hanging struct {
 }
 
 func findHanging(a *app.App) *cobra.Command {
-	s := scope{broker: -1}
+	var s scope
 	c := &cobra.Command{
 		Use: "find-hanging", Short: "Find open transactions that no coordinator will end", Args: app.Args(0, 0, "no argument"),
 		Long: "find-hanging asks the leaders of partitions for open transactions, and the coordinators whether they will end them. A\n" +
@@ -76,10 +77,11 @@ func findHanging(a *app.App) *cobra.Command {
 			})(cmd, args)
 		},
 	}
-	c.Flags().Int32Var(&s.broker, "broker", -1, "only partitions that this broker leads; -1: all")
+	cli.AtLeast(int32(0)).Or(-1, "all").Flag(c.Flags(), &s.broker, "broker", "", -1, "only partitions that this broker leads")
 	c.Flags().StringVar(&s.topic, "topic", "", "only this topic")
 	c.Flags().StringVarP(&s.partition, "partition", "p", "", "only these partitions of --topic: 3 or 0,2,5-7")
-	c.Flags().Var(&s.maxAge, "max-age", "age from which a transaction may hang; 0s: a minute longer than its timeout")
+	cli.AtLeast(time.Duration(0)).Or(0, "a minute longer than its timeout").Flag(c.Flags(), &s.maxAge, "max-age", "", 0,
+		"age from which a transaction may hang")
 	app.CompleteFlag(c, "broker", a.Brokers(0))
 	app.CompleteFlag(c, "topic", a.Topics(0))
 	return a.Watched(c)
@@ -91,13 +93,8 @@ func (s *scope) check() error {
 	if s.some, err = parse.Partitions(s.partition); err != nil {
 		return app.Usage("--partition %w", err)
 	}
-	switch {
-	case s.some != nil && s.topic == "":
+	if s.some != nil && s.topic == "" {
 		return app.Usage("--partition needs --topic")
-	case s.maxAge < 0:
-		return app.Usage("--max-age %v is negative", s.maxAge.Value())
-	case s.broker < -1:
-		return app.Usage("--broker %d is not the id of a broker", s.broker)
 	}
 	return nil
 }
@@ -173,7 +170,7 @@ func search(ctx context.Context, a *app.App, adm *kadm.Client, cl *kgo.Client, s
 	if err != nil {
 		return nil, fmt.Errorf("find hanging transactions: %w", err)
 	}
-	limits := limits{maxAge: s.maxAge.Value(), unknown: maxTimeout(ctx, adm)}
+	limits := limits{maxAge: s.maxAge, unknown: maxTimeout(ctx, adm)}
 	suspects := map[where][]suspect{}
 	again := kadm.TopicsSet{}
 	for w, v := range leaders {

@@ -13,16 +13,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
-	"github.com/chronik-io/chronik/internal/tools/ctl/parse"
 )
 
 // filter selects transactional ids.
 type filter struct {
 	states  []string
 	pids    []int64
-	longer  parse.DurationFlag // open for longer than this; 0: open or not
+	longer  time.Duration // open for longer than this; 0: open or not
 	pattern string
 
 	matches *regexp.Regexp // pattern for whole ids, nil for all
@@ -50,7 +50,8 @@ func list(a *app.App) *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&f.states, "state", nil, "only ids in these states: "+strings.Join(states(), ", "))
 	c.Flags().Int64SliceVar(&f.pids, "producer-id", nil, "only ids with these producer ids")
-	c.Flags().Var(&f.longer, "longer-than", "only transactions that are open for longer than this: 90s, 5m, 2h")
+	cli.AtLeast(time.Duration(0)).Flag(c.Flags(), &f.longer, "longer-than", "", 0,
+		"only transactions that are open for longer than this; for example 90s, 5m or 2h")
 	c.Flags().StringVar(&f.pattern, "id", "", "only ids that this regular expression matches as a whole")
 	app.CompleteFlag(c, "state", app.OneOf(states()...))
 	return a.Watched(c)
@@ -64,9 +65,6 @@ func (f *filter) check() error {
 			return app.Usage("--state %q is none of %s", s, strings.Join(states(), ", "))
 		}
 		f.states[i] = states()[at]
-	}
-	if f.longer.Value() < 0 {
-		return app.Usage("--longer-than %v is negative", f.longer.Value())
 	}
 	if f.pattern != "" {
 		var err error
@@ -84,7 +82,7 @@ func (f *filter) keeps(t *transaction) bool {
 	case len(f.states) > 0 && !slices.Contains(f.states, t.State),
 		len(f.pids) > 0 && !slices.Contains(f.pids, t.ProducerID),
 		f.matches != nil && !f.matches.MatchString(t.ID),
-		f.longer > 0 && (t.AgeMs == nil || time.Duration(*t.AgeMs)*time.Millisecond <= f.longer.Value()):
+		f.longer > 0 && (t.AgeMs == nil || time.Duration(*t.AgeMs)*time.Millisecond <= f.longer):
 		return false
 	}
 	return true

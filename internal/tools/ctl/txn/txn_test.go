@@ -240,9 +240,9 @@ func TestCommandLines(t *testing.T) {
 		"abort --topic t --start-offset 3": "belong together",
 		"list --state Open":                "is none of",
 		"list --id (":                      "--id",
-		"list --longer-than -3s":           "negative",
+		"list --longer-than -3s":           "at least 0s",
 		"find-hanging --partition 3":       "needs --topic",
-		"find-hanging --max-age -1s":       "negative",
+		"find-hanging --max-age -1s":       "at least 0s",
 		"find-hanging --topic orders -p 7": "partitions 0 to 1",
 		"find-hanging --topic none":        "UNKNOWN_TOPIC_OR_PARTITION",
 	} {

@@ -21,7 +21,9 @@ import (
 )
 
 const (
+	minIterations     = 4096
 	defaultIterations = 8192
+	maxIterations     = 16384
 	maxPassword       = 1024 // bytes
 )
 
@@ -39,7 +41,8 @@ func mechanismNames() []string { return []string{"SCRAM-SHA-256", "SCRAM-SHA-512
 func (x *change) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&x.dryRun, "dry-run", false, "only say what would be done, without asking for the password")
 	c.Flags().StringVar(&x.file, "password-file", "", "file with the password in its first line")
-	c.Flags().Int32Var(&x.iterations, "iterations", defaultIterations, "how often the password is hashed, 4096 to 16384")
+	cli.Between(minIterations, int32(maxIterations)).Flag(c.Flags(), &x.iterations, "iterations", "", defaultIterations,
+		"how often the password is hashed")
 }
 
 func add(a *app.App) *cobra.Command {
@@ -104,9 +107,6 @@ func (x *change) run(ctx context.Context, a *app.App, adm *kadm.Client, name, do
 		default:
 			return app.Usage("--mechanism %q is none of %s", m, strings.Join(mechanismNames(), ", "))
 		}
-	}
-	if x.iterations < 4096 || x.iterations > 16384 {
-		return app.Usage("--iterations %d is not between 4096 and 16384", x.iterations)
 	}
 	var out app.Outcomes
 	if x.dryRun {
