@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/security/certs"
@@ -37,14 +38,11 @@ func (c *commandLine) healthCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.health(cmd.Context(), live, timeout) },
 	}
 	cmd.Flags().BoolVar(&live, "live", false, "ask whether the process is alive, not whether it serves")
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "maximum time to wait for the response")
+	cli.AtLeast(time.Millisecond).Flag(cmd.Flags(), &timeout, "timeout", "", 5*time.Second, "maximum time to wait for the response")
 	return cmd
 }
 
 func (c *commandLine) health(ctx context.Context, live bool, timeout time.Duration) error {
-	if timeout <= 0 {
-		return exit.With(exit.Usage, fmt.Errorf("--timeout %v is not a positive duration; write for example 5s", timeout))
-	}
 	cfg, err := resolve.Load(c.input())
 	if err != nil {
 		return &configError{err}

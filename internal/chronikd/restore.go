@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/archive/access"
 	"github.com/chronik-io/chronik/internal/archive/restore"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/datadir"
@@ -47,7 +48,7 @@ func (c *commandLine) restoreCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return c.restore(cmd.Context(), args[0], r) },
 	}
 	f := cmd.Flags()
-	f.Int64Var(&r.choice.Number, "snapshot", 0, "the number of the snapshot")
+	cli.AtLeast(int64(1)).Flag(f, &r.choice.Number, "snapshot", "", 0, "the number of the snapshot")
 	f.StringVar(&r.at, "at", "", "restore the newest snapshot of this time or earlier, for example 2026-01-31T12:00:00Z")
 	f.StringVar(&r.choice.Cluster, "cluster", "", "the id of the cluster, if the store has snapshots of several")
 	f.StringSliceVar(&r.choice.Topics, "topic", nil, "restore only this topic, next to the internal ones; may be repeated")
@@ -60,9 +61,6 @@ func (c *commandLine) restore(ctx context.Context, at string, r restoring) error
 	cfg, conf, log, err := c.stopped()
 	if err != nil {
 		return err
-	}
-	if r.choice.Number < 0 {
-		return usage(fmt.Errorf("--snapshot %d: the numbers of snapshots are positive", r.choice.Number))
 	}
 	if r.at != "" && r.choice.Number != 0 {
 		return usage(errors.New("--snapshot and --at exclude each other; give one of them"))

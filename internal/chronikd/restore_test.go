@@ -388,7 +388,7 @@ func TestErrorsOfRestore(t *testing.T) {
 		{"restore file:///empty --cluster x", exit.Usage, "cluster \"x\""},
 		{"restore file:///empty --at yesterday", exit.Usage, "--at yesterday"},
 		{"restore file:///empty --snapshot 3 --at 2026-01-01T00:00:00Z", exit.Usage, "exclude each other"},
-		{"restore file:///empty --snapshot -3", exit.Usage, "positive"},
+		{"restore file:///empty --snapshot -3", exit.Usage, "at least 1"},
 	} {
 		var out bytes.Buffer
 		code := Main(t.Context(), Process{Args: append(strings.Fields(c.args), "--data-dir", "/data"), Out: &out, Err: &out, FS: mem})

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
@@ -120,7 +121,8 @@ func (c *commandLine) secureAddCommand() *cobra.Command {
 		},
 	}
 	add.Flags().StringSliceVar(&nodes, "nodes", nil, "HOST or HOST:PORT of the brokers that join, separated by commas; a broker uses PORT and the two after it")
-	add.Flags().IntVar(&first, "first-id", 0, "the number of the first new broker, above all that were given; 0: the file nodes in DIR has them")
+	cli.AtLeast(1).Or(0, "the file nodes in DIR has them").Flag(add.Flags(), &first, "first-id", "", 0,
+		"the number of the first new broker, above all that were given")
 	return add
 }
 
