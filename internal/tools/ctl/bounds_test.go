@@ -24,13 +24,13 @@ var numbered = []string{
 	"topic move a 1", "group list", "group describe g", "group reset g", "group peek g a:0", "produce a --transactional-id x",
 	"consume a", "broker list", "broker describe 1", "broker drain 1", "broker fill 1", "broker rebalance", "broker move-logs 1",
 	"broker maintain 1", "cluster describe", "cluster health", "top", "debug waits --trace x", "debug bundle --file DIR/bundle",
-	"user list", "user add u", "user set-password u", "quota list", "cert show", "api-versions", "profile list", "acl list", "snapshot list",
-	"txn list", "txn describe t", "txn abort --topic a --partition 0 --start-offset 0", "txn find-hanging",
+	"user list", "user add u", "user set-password u", "quota list", "cert show", "api-versions", "profile list", "acl list",
+	"snapshot list", "txn list", "txn describe t", "txn abort --topic a --partition 0 --start-offset 0", "txn find-hanging",
 	"log dump --dir DIR/data", "log repair --dir DIR/data --dry-run", "log verify --dir DIR/data",
 }
 
-// extremes are values of each type of flag, from the smallest on. Most flags accept some of those in
-// the middle.
+// extremes are values of each type of flag, from the smallest on. Most flags accept some of those
+// between the first and the last.
 var extremes = map[string][]string{
 	"int":      {"-2147483648", "-1", "0", "1", "100", "2147483647"},
 	"float":    {"-1e300", "-1", "0", "1", "1e300"},

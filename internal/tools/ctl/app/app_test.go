@@ -418,7 +418,8 @@ func TestWatch(t *testing.T) {
 		if n, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 1); n != 1 || ExitCode(err) != ExitUnhealthy {
 			t.Errorf("without --watch: %d runs, %v", n, err)
 		}
-		if _, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 0, "--watch=1ms"); err == nil || !strings.Contains(err.Error(), "at least 100ms") {
+		_, _, _, _, err = repeated(t, 5*time.Second, (*App).Watched, 0, "--watch=1ms")
+		if err == nil || !strings.Contains(err.Error(), "at least 100ms") {
 			t.Errorf("%v", err)
 		}
 	})
