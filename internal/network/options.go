@@ -273,6 +273,7 @@ type LoginEvent struct {
 	Mechanism string   // empty if the client asked for one that its listener does not have
 	Again     bool     // of a client that had logged in before (KIP-368)
 	Err       error    // nil: it succeeded
+	Remedy    string   // of a certificate that was refused; Err has it, too
 }
 
 // LogoutEvent is the end of a connection whose client had logged in.

@@ -67,7 +67,8 @@ func (c *conn) secure() error {
 		c.srv.opts.Observer.Handshake(&e)
 	}
 	if e.IsLogin() {
-		c.srv.opts.Observer.Login(&LoginEvent{Listener: c.listener, Peer: c.peer, Session: c.session, Mechanism: byCertificate, Err: h})
+		c.srv.opts.Observer.Login(&LoginEvent{Listener: c.listener, Peer: c.peer, Session: c.session, Mechanism: byCertificate,
+			Err: h, Remedy: e.Remedy})
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,7 +204,8 @@ func (o *Network) Login(e *network.LoginEvent) {
 		o.refused.Passed(view.RefusedLogin, e.Session.Principal)
 		return
 	}
-	who, why := refusals.Who{Address: origin.OfHost(e.Session.Host)}, func() (text, lift string) { return e.Err.Error(), "" }
+	who := refusals.Who{Address: origin.OfHost(e.Session.Host)}
+	why := func() (text, lift string) { return strings.TrimSuffix(e.Err.Error(), "; "+e.Remedy), e.Remedy }
 	if f := (*login.Failure)(nil); errors.As(e.Err, &f) {
 		why = func() (text, lift string) { return f.Reason, "" }
 		if f.User != "" {

@@ -104,6 +104,7 @@ func TestRefusalsAreCountedByClient(t *testing.T) {
 	s := &network.Session{Principal: "User:eve", Host: "10.0.0.2"}
 	o.Login(&network.LoginEvent{Listener: l, Session: s, Mechanism: "PLAIN", Err: &login.Failure{User: "bob", Reason: "wrong"}})
 	o.Login(&network.LoginEvent{Listener: l, Session: s, Mechanism: "PLAIN"})
+	o.Login(&network.LoginEvent{Listener: l, Session: s, Mechanism: "SSL", Err: errors.New("expired; renew"), Remedy: "renew"})
 	for _, result := range []string{"late", "certificate", "protocol", network.ClientRefused, "ok"} {
 		e := network.HandshakeEvent{Listener: l, Session: s, Result: result}
 		if result != "ok" {
@@ -122,6 +123,8 @@ func TestRefusalsAreCountedByClient(t *testing.T) {
 		case x.Kind == view.RefusedLogin && x.Who == view.Client{User: "User:bob", Address: "10.0.0.2"} && x.Rule == "clients" &&
 			x.Detail == "wrong" && x.PassedAll == 1:
 			limits = append(limits, "login")
+		case x.Kind == view.RefusedLogin && x.Cause == "SSL" && x.Detail == "expired" && x.Lift == "renew":
+			limits = append(limits, "SSL login")
 		case x.Who == view.Client{Address: "10.0.0.2"} && x.Rule == "clients" && x.Lift == "trust" && x.PassedAll == 1 &&
 			(x.Kind == view.RefusedByClient) == (x.Cause == network.ClientRefused):
 			limits = append(limits, x.Cause)
@@ -130,7 +133,7 @@ func TestRefusalsAreCountedByClient(t *testing.T) {
 		}
 	}
 	slices.Sort(limits)
-	want := []string{network.ClientRefused, "listener.name.clients.max.connections", "login", "max.connections", "max.connections.per.ip",
+	want := []string{"SSL login", network.ClientRefused, "listener.name.clients.max.connections", "login", "max.connections", "max.connections.per.ip",
 		"max.connections.unauthenticated", "open files", "protocol"}
 	if !slices.Equal(limits, want) {
 		t.Errorf("refused by %q, want %q", limits, want)

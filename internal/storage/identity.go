@@ -99,7 +99,8 @@ func away(loc Location) string {
 	if at := loc.JournalPath(); path.Dir(at) != path.Clean(loc.Path) {
 		moves += fmt.Sprintf(", `mkdir -p %[1]s` and `mv %[1]s %[1]s.away`", at)
 	}
-	return moves + " lets the broker copy its replicas from other brokers at the next start"
+	return moves + " lets the broker copy its replicas from other brokers at the next start; what was moved takes space until it is " +
+		"deleted, which is safe when `chronikctl cluster health` is healthy"
 }
 
 // identify reads the identity of the directory and its journal, or creates it.

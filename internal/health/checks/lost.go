@@ -155,7 +155,8 @@ func (f *Facts) restore(list []Lost) string {
 	return "stop the broker; look for what was there before: if it was only moved or renamed, move it back to " +
 		strings.Join(places, " and ") + ", after moving away what replaced it, and start it, which copies what is missing from the other " +
 		"brokers; only if it is gone: " + moves + "start the broker: it copies its replicas from the other brokers; partitions that have no " +
-		"other replica are in what was moved, or lost"
+		"other replica are in what was moved, or lost; what was moved takes space until it is deleted, which is safe when `chronikctl cluster " +
+		"health` is healthy"
 }
 
 // free returns a name for what is left of a log directory. mv moves a directory into one that

@@ -212,13 +212,17 @@ func refusedLogins(r *refused, n *notes) {
 		return
 	}
 	mechanism := cmp.Or(first.Cause, "an unknown mechanism")
+	remedy := first.Lift
+	if remedy == "" {
+		remedy = "`chronikctl user list` shows who has a password; give the clients the right one, or set theirs with " +
+			health.Command("chronikctl", "user", "set-password", "NAME")
+	}
 	n.addFinding(health.Finding{Severity: health.Warn, Subject: "logins on listener " + first.Rule,
 		Problem: fmt.Sprintf("%s with %s, %s, and %d succeeded: %s; the reason of %s: %s",
 			text.Plural(r.count, "login failed", "logins failed"), mechanism, r.inTheMinute(), first.PassedAll, r.who(),
 			first.Who.String(), first.Detail),
-		Works: "clients that are logged in stay so",
-		Remedy: "`chronikctl user list` shows who has a password; give the clients the right one, or set theirs with " +
-			health.Command("chronikctl", "user", "set-password", "NAME") + "; the log has each reason (`a login failed`)"})
+		Works:  "clients that are logged in stay so",
+		Remedy: remedy + "; the log has each reason (`a login failed`)"})
 }
 
 // everybody is how an access rule names all principals.

@@ -37,6 +37,8 @@ func TestRefusedClients(t *testing.T) {
 		"not for long":    {with(connection, func(x *view.Refused) { x.Since = now.Add(-refusedLong + 1) }), "", nil},
 		"logins fail": {login, health.Warn, []string{"40 logins failed with PLAIN", "User:bob client id app from 10.0.0.1 (40)",
 			"the password is wrong", "chronikctl user set-password"}},
+		"a certificate is refused": {with(login, func(x *view.Refused) { x.Cause, x.Lift = "SSL", "give it another certificate" }),
+			health.Warn, []string{"40 logins failed with SSL", "give it another certificate; the log has each reason"}},
 		"most logins succeed": {with(login, func(x *view.Refused) { x.PassedAll = 40 }), "", nil},
 		"no TLS": {tls, health.Warn, []string{"TLS on listener clients", "40 handshakes failed", "from 10.0.0.1 (40)", "no TLS",
 			"set security.protocol"}},

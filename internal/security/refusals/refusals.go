@@ -122,12 +122,21 @@ func (t *Table) Refused(k view.RefusalKind, cause, rule string, who Who, wait ti
 	e.add(number, wait)
 	if detail != nil && e.noted != number {
 		text, lift := detail()
-		e.detail, e.lift, e.noted = strings.Clone(short(text)), lift, number
+		e.detail, e.lift, e.noted = strings.Clone(clip(text)), lift, number
 	}
 }
 
-// short returns what is kept of a text.
+// short returns what is kept of a name.
 func short(text string) string { return text[:min(len(text), maxText)] }
+
+// clip returns what is kept of a sentence: whole words.
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	text = short(text)
+	return text[:max(strings.LastIndexByte(text, ' '), 0)] + " …"
+}
 
 // kept returns a copy of a key that may be a part of a request's memory.
 func (k key) kept() key {

@@ -2,6 +2,7 @@ package refusals
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,15 @@ func TestRefusalsOfTheLastMinute(t *testing.T) {
 	refuse(0, "again")
 	if all := table.Last(); len(all) != 1 || !all[0].Since.Equal(now) || all[0].Count != 1 {
 		t.Errorf("again: %+v", all)
+	}
+}
+
+// A long reason ends with a whole word.
+func TestALongReason(t *testing.T) {
+	table := New(time.Now)
+	table.Refused(view.RefusedLogin, "PLAIN", "", Who{}, 0, func() (string, string) { return strings.Repeat("reasons ", 40), "" })
+	if got, want := table.Last()[0].Detail, strings.Repeat("reasons ", 31)+"reasons …"; got != want {
+		t.Errorf("%q", got)
 	}
 }
 

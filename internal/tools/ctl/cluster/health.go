@@ -294,13 +294,14 @@ func (c *Checkup) PrintFindings(a *app.App) error {
 	return nil
 }
 
-// since is the age from which people read when a finding began.
-const since = time.Minute
-
 // block formats a finding for people.
 func block(f *health.Shared) string {
 	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Where())}
-	if !f.Since.IsZero() && time.Since(f.Since) >= since {
+	switch fresh := time.Since(f.Since) < time.Minute; {
+	case f.Since.IsZero() || fresh && f.Broker == health.NoBroker: // what this command has found
+	case fresh:
+		lines[0] += ", since less than a minute ago"
+	default:
 		lines[0] += ", since " + f.Since.Format(time.RFC3339)
 	}
 	add := func(head, s string) {
