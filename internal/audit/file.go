@@ -170,10 +170,10 @@ func (x *File) rotate() error {
 // sync makes the lines durable. If it fails, those since the last sync are gone: the kernel may
 // have dropped them, and another sync would not say so.
 func (x *File) sync() error {
-	if err := x.cut(); err != nil {
-		return err
+	err := x.cut()
+	if err == nil {
+		err = x.f.Datasync()
 	}
-	err := x.f.Datasync()
 	if err == nil {
 		x.synced = x.size
 		return nil

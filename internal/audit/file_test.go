@@ -225,6 +225,22 @@ func writeThrough(t *testing.T, disk vfs.FS) (flushed, written string) {
 	return flushed, written
 }
 
+// Lines of a flush that failed are gone, also if it failed before the sync.
+func TestALineOfAFailedFlushIsGone(t *testing.T) {
+	disk := errfs.New(crashfs.New(1))
+	x, err := OpenFile(disk, "/logs/audit.log")
+	must.OK(t, err)
+	must.OK(t, x.Write([]byte("one\n")))
+	disk.Add(errfs.Rule{Ops: errfs.Size, Err: syscall.EIO, Count: 1})
+	if err := x.Flush(); err == nil {
+		t.Error("the flush succeeds")
+	}
+	must.OK(t, errors.Join(x.Write([]byte("two\n")), x.Flush()))
+	if text, err := vfs.ReadFile(disk, "/logs/audit.log"); string(text) != "two\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // A file whose last line was cut is used further, with the next line on its own, and its
 // permissions are tightened.
 func TestFileAfterACrash(t *testing.T) {

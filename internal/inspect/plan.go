@@ -116,7 +116,7 @@ func (d *dir) acts() []Act {
 		add(nil, "rename a file of another journal to *"+foreignSuffix, nil, name)
 	}
 	if d.newJournal {
-		files := slices.Concat(checkpoint, []string{own, theirs}, d.journalFiles())
+		files := slices.Concat(checkpoint, []string{own, theirs}, d.journalFiles(), d.tailFiles())
 		what := "copy the readable frames of the journal to quarantine files, and begin a new journal"
 		if d.unreadable() {
 			what = "begin a new journal"
@@ -143,6 +143,19 @@ func (d *dir) renews() bool {
 
 // unreadable reports whether no file of the journal is left.
 func (d *dir) unreadable() bool { return d.out.JournalFiles == 0 }
+
+// tailFiles returns the files that a new journal's repair replaces or makes of the tails of logs.
+func (d *dir) tailFiles() (names []string) {
+	for _, l := range d.logs {
+		if l.tailBeyond == nil {
+			continue
+		}
+		for _, p := range l.tailBeyond.parts {
+			names = append(append(names, l.segmentPath(p.first)), l.segmentFiles(p.first)...)
+		}
+	}
+	return names
+}
 
 func (d *dir) journalFiles() (names []string) {
 	for _, f := range d.files {

@@ -1,12 +1,14 @@
 package inspect
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -24,9 +26,15 @@ import (
 type tail struct {
 	end       int64
 	segments  []checkpoint.Extent // the log's segments, including the tail
-	files     map[int64]int64     // the bytes that are used of those that hold the tail, by base
+	parts     []part              // of files, that hold it
 	epochs    epochs.Cache
 	producers []byte
+}
+
+// part is a part of a file that holds a tail. A repair makes a segment of it.
+type part struct {
+	base, pos, size int64 // of the segment that has it
+	first, end      int64 // offsets; the new segment has the base first
 }
 
 // unknown marks a segment whose index of aborted transactions the broker must build.
@@ -43,13 +51,13 @@ func (l *log) findTail() error {
 	if err != nil || files == nil {
 		return err
 	}
-	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...), files: make(map[int64]int64)}
+	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...)}
 	var known producers.State
 	_, _ = known.Decode(l.st.Producers) // a damaged state counts as empty
 	t.epochs = l.st.Epochs.Below(math.MaxInt64)
 	now, latest := time.Now(), t.epochs.Latest()
-	read := func(base, from int64) (int64, error) {
-		pos := from
+	read := func(base, from int64) error {
+		pos, first := from, t.end
 		_, _, err := segment.Prefix(l.dir.fs, l.path, base, from, t.end, files[base], func(b record.Batch) error {
 			if b.LeaderEpoch() < latest || b.BaseOffset() != t.end {
 				return errFound // of another history
@@ -61,31 +69,28 @@ func (l *log) findTail() error {
 			return l.dir.ctx.Err()
 		})
 		if pos > from {
-			t.files[base] = pos
+			t.parts = append(t.parts, part{base: base, pos: from, size: pos - from, first: first, end: t.end})
+			t.segments = append(t.segments, checkpoint.Extent{Base: first, Size: pos - from, Aborted: unknown})
 		}
-		return pos, err
+		return err
 	}
 	if n := len(t.segments); n > 0 && t.segments[n-1].Size > 0 {
-		last := &t.segments[n-1]
+		last := t.segments[n-1]
 		if files[last.Base] < last.Size {
 			return nil // it is unknown whether the rest follows
 		}
-		var pos int64
-		if pos, err = read(last.Base, last.Size); err != nil && !errors.Is(err, errFound) {
+		if err = read(last.Base, last.Size); err != nil && !errors.Is(err, errFound) {
 			return l.unreadableTail(l.segmentPath(last.Base), err)
 		}
-		last.Size, last.Aborted = pos, unknown
 	}
 	for err == nil && files[t.end] > 0 {
 		base := t.end
-		var pos int64
-		if pos, err = read(base, 0); err != nil && !errors.Is(err, errFound) {
+		if err = read(base, 0); err != nil && !errors.Is(err, errFound) {
 			return l.unreadableTail(l.segmentPath(base), err)
 		}
 		if t.end == base {
 			break
 		}
-		t.segments = append(t.segments, checkpoint.Extent{Base: base, Size: pos, Aborted: unknown})
 	}
 	if t.end > l.st.Offset {
 		t.producers = known.Append(nil, t.end)
@@ -132,40 +137,28 @@ func (l *log) begin() {
 	l.weave, l.held = weave{end: l.end, epoch: -1}, map[string]bool{}
 }
 
-// renew puts a synced copy in the place of each file that holds the tail, and reads the tail again.
-// A sync of the file itself would prove nothing: one may have failed before, for the broker or for
-// a repair, after which the kernel counts the lost pages as written.
+// renew makes a synced segment of each part of the tail. A sync of the file that has it would prove
+// nothing: one may have failed before, for the broker or for a repair, after which the kernel
+// counts the lost pages as written.
 func (m *apply) renew(l *log) error {
-	end := l.tailBeyond.end
-	for base, size := range l.tailBeyond.files {
-		name := l.segmentPath(base)
-		if err := m.renewFile(name, size); err != nil {
+	for _, p := range l.tailBeyond.parts {
+		if err := m.renewPart(l, p); err != nil {
 			return fmt.Errorf("%w; %s may have the only copy of records, which may exist in memory only: copy it to another disk "+
-				"before anything else, and repair the log there", err, name)
+				"before anything else, and repair the log there", err, l.segmentPath(p.base))
 		}
-	}
-	if err := l.findTail(); err != nil {
-		return err
-	}
-	if l.tailBeyond == nil || l.tailBeyond.end != end {
-		return fmt.Errorf("%s: the records before offset %d could be read, and cannot be read now; repair it again", l.path, end)
 	}
 	return m.fs.SyncDir(l.path)
 }
 
-// renewFile replaces a segment by a synced copy of its first bytes. A start, and the next repair,
-// remove what it leaves after an error. The caller must sync the directory.
-func (m *apply) renewFile(name string, size int64) error {
-	old, err := m.fs.Open(name)
+// renewPart copies a part of a tail to a segment. A start, and the next repair, remove what it
+// leaves after an error. The caller must sync the directory.
+func (m *apply) renewPart(l *log, p part) error {
+	from, to := l.segmentPath(p.base), l.segmentPath(p.first)
+	in, err := m.fs.Stat(from)
 	if err != nil {
 		return err
 	}
-	defer old.Close() //nolint:errcheck // it was only read
-	in, err := m.fs.Stat(name)
-	if err != nil {
-		return err
-	}
-	fresh := name + segment.CleanedSuffix
+	fresh := to + segment.CleanedSuffix
 	if err := m.fs.RemoveAll(fresh); err != nil {
 		return err
 	}
@@ -173,10 +166,27 @@ func (m *apply) renewFile(name string, size int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(io.NewOffsetWriter(f, 0), io.NewSectionReader(old, 0, size), make([]byte, copyStep))
-	if err := cmp.Or(err, f.Datasync(), f.Close()); err != nil {
+	w := bufio.NewWriterSize(io.NewOffsetWriter(f, 0), copyStep)
+	end, _, err := segment.Prefix(m.fs, l.path, p.base, p.pos, p.first, p.pos+p.size, func(b record.Batch) error {
+		_, err := w.Write(b)
+		return cmp.Or(err, l.dir.ctx.Err())
+	})
+	if err == nil && end != p.end {
+		err = fmt.Errorf("%s: records before offset %d could be read, and now only those before %d", from, p.end, end)
+	}
+	if err = cmp.Or(err, w.Flush()); err == nil {
+		err = f.Datasync()
+	}
+	if err = cmp.Or(err, f.Close()); err != nil {
 		return err
 	}
+	for _, name := range l.segmentFiles(p.first) { // indexes of what it replaces
+		if name != to && !strings.HasSuffix(name, segment.ProducersSuffix) {
+			if err := m.fs.Remove(name); err != nil {
+				return err
+			}
+		}
+	}
 	_ = m.fs.SetModified(fresh, in.Modified) // only retention uses it, if timestamps cannot be trusted
-	return m.fs.Rename(fresh, name)
+	return m.fs.Rename(fresh, to)
 }

@@ -133,7 +133,8 @@ func TestRefusalsAreCountedByClient(t *testing.T) {
 		}
 	}
 	slices.Sort(limits)
-	want := []string{"SSL login", network.ClientRefused, "listener.name.clients.max.connections", "login", "max.connections", "max.connections.per.ip",
+	want := []string{
+		"SSL login", network.ClientRefused, "listener.name.clients.max.connections", "login", "max.connections", "max.connections.per.ip",
 		"max.connections.unauthenticated", "open files", "protocol"}
 	if !slices.Equal(limits, want) {
 		t.Errorf("refused by %q, want %q", limits, want)

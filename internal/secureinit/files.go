@@ -355,9 +355,9 @@ func (p *nodePlan) configuration(c cluster) string {
 }
 
 // Renew replaces the server certificates below dir and their keys, and returns the paths of the
-// certificates. It replaces all or none. Owners and modes stay, and so do the names of a
-// certificate; those of one that cannot be read are the hosts that advertised returns for its
-// configuration file.
+// certificates. If it fails, it replaces none (files.Replace). Owners and modes stay, and so do the
+// names of a certificate; those of one that cannot be read are the hosts that advertised returns
+// for its configuration file.
 func Renew(dir string, advertised func(file string) (hosts []string, err error), now time.Time) ([]string, error) {
 	ca, err := authority(dir)
 	if err != nil {

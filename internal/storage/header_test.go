@@ -316,22 +316,25 @@ func TestFollowersGetTheRightEpochs(t *testing.T) {
 // The disk refuses the correction. The batch is damaged then; the others are served, and the log
 // accepts records.
 func TestAHeaderThatCannotBeCorrectedIsDamage(t *testing.T) {
-	disk, all := withEpochs(t, false)
-	x := all[1]
-	change(t, disk, x.file, x.pos+magicAt-1, []byte{0xff})
-	errs := errfs.New(disk)
-	_, l := compactLog(t, errs, "sync")
-	failing := errs.Add(errfs.Rule{Ops: errfs.Write, Path: x.file, Err: syscall.EROFS})
-	at := record.Batch(x.data).BaseOffset()
-	for range 2 {
-		s, err := l.Read(at, l.Ends().LogEnd, 1, true)
-		s.Release()
-		if !errors.Is(err, ErrCorrupt) || !l.DamagedAt(at) || l.DamagedAt(at+2) {
-			t.Errorf("%v, %v", err, l.Damages())
+	for _, fault := range []errfs.Rule{{Ops: errfs.Write, Err: syscall.EROFS}, {Ops: errfs.Datasync, Err: syscall.EIO, Drop: errfs.DropCached}} {
+		disk, all := withEpochs(t, false)
+		x := all[1]
+		change(t, disk, x.file, x.pos+magicAt-1, []byte{0xff})
+		errs := errfs.New(disk)
+		_, l := compactLog(t, errs, "sync")
+		fault.Path = x.file
+		failing := errs.Add(fault)
+		at := record.Batch(x.data).BaseOffset()
+		for range 2 {
+			s, err := l.Read(at, l.Ends().LogEnd, 1, true)
+			s.Release()
+			if !errors.Is(err, ErrCorrupt) || !l.DamagedAt(at) || l.DamagedAt(at+2) {
+				t.Errorf("%v: %v, %v", fault.Ops, err, l.Damages())
+			}
 		}
+		if failing.Hits() != 1 || l.Err() != nil {
+			t.Errorf("%v: %d calls, the log: %v", fault.Ops, failing.Hits(), l.Err())
+		}
+		put(t, l, 1, 10)
 	}
-	if failing.Hits() != 1 || l.Err() != nil {
-		t.Errorf("%d writes, the log: %v", failing.Hits(), l.Err())
-	}
-	put(t, l, 1, 10)
 }

@@ -2,10 +2,13 @@ package storage
 
 import (
 	"errors"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -113,5 +116,21 @@ func TestADeletionContinuesAfterAnError(t *testing.T) {
 	must(t, d.finishDeletion(left))
 	if names := namesIn(t, disk, "/d", "t-"); names != "" || len(d.leftOf(ids)) > 0 {
 		t.Errorf("left: %s, %v", names, d.leftOf(ids))
+	}
+}
+
+// The page lists each kind of name in a log directory.
+func TestThePageListsTheNames(t *testing.T) {
+	page, err := os.ReadFile("../../docs/journal.md")
+	must(t, err)
+	for _, part := range []string{deleteSuffix, straySuffix, replacedSuffix, futureSuffix, FramesSuffix, unknownPrefix, damagedFrames,
+		CheckpointDir, CheckpointMirror, IdentityFile, JournalIdentityFile, segment.LogSuffix, segment.DeletedSuffix, segment.CleanedSuffix,
+		segment.SwapSuffix, segment.ProducersSuffix, segment.AbortedSuffix, segment.OffsetsSuffix, segment.TimesSuffix} {
+		row := slices.ContainsFunc(strings.Split(string(page), "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "| `") && strings.Contains(strings.SplitN(line, "|", 3)[1], part)
+		})
+		if !row {
+			t.Errorf("docs/journal.md does not list %q", part)
+		}
 	}
 }

@@ -46,7 +46,9 @@ func (d *Dir) reopen(err error) {
 		l.recovered()
 		l.Commit(nil)
 	}
-	d.reopened()
+	if d.Err() == nil {
+		d.reopened()
+	}
 }
 
 // begin makes a new journal file, writes a checkpoint that names it, and lets the journal accept

@@ -308,6 +308,31 @@ func TestI12TheRecordsStayWithoutASnapshot(t *testing.T) {
 	}
 }
 
+// Records that cannot be read can be deleted, and retention removes them, although the segment that
+// stays has no snapshot.
+func TestUnreadableRecordsCanBeDeleted(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
+	ok(t, endTxn(l, 7, 1, record.Commit, producers.Sender{}))
+	for range 3 {
+		put(t, l, 1, 10)
+		must(t, l.roll())
+	}
+	synced(t, l)
+	must(t, l.flushAndSync())
+	for _, s := range l.segments[1:] {
+		must(t, errs.Remove(s.ProducersPath()))
+	}
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: l.segments[0].Path(), Err: syscall.EIO})
+	must(t, l.SetLogStart(l.active().Base()))
+	if len(l.segments) != 1 || l.Ends().LogStart != l.active().Base() {
+		t.Errorf("%d segments, %+v", len(l.segments), l.Ends())
+	}
+}
+
 // A truncation finds an open transaction although its first records were deleted and the power was
 // lost.
 func TestATruncationReopensATransaction(t *testing.T) {

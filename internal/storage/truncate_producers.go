@@ -97,8 +97,11 @@ func (l *Log) keepProducers(n int) error {
 		return nil
 	}
 	known, from := l.recall(gone)
-	if err := l.replayHeaders(&known, gone[from:]); err != nil {
+	if err := l.replayHeaders(&known, gone[from:]); shortage(err) {
 		return fmt.Errorf("build the producer snapshot %s: %w", first.ProducersPath(), err)
+	} else if err != nil { // damaged records must be removable
+		l.dir.logOnce(l, "damaged records go, a truncation may miss a transaction that was open in them", err)
+		return nil
 	}
 	return statefile.Write(l.dir.opt.FS, first.ProducersPath(), producersKind, producersVersion, snapshotOf(&known, first))
 }

@@ -18,15 +18,19 @@ type Replacement struct {
 
 // Replace replaces files durably, in their order, each by one with the owner and mode of the
 // former. It writes all new files before it replaces the first. If it fails, the former files are
-// there; only a loss of power meanwhile can leave some of the new ones, and then Replace can be
-// called again.
+// there, under their names, or, if a name cannot be given back, as *.old. Only the end of the
+// process, or a loss of power, in between can leave some of the new ones; Replace can be called
+// again then.
 func Replace(all []Replacement) error { return replace(all, os.Rename, vfs.OS().SyncDir) }
 
 func replace(all []Replacement, rename func(from, to string) error, syncDir func(string) error) (err error) {
 	made, former := func(path string) string { return path + ".new" }, func(path string) string { return path + ".old" }
+	kept := map[string]bool{} // the former files that have no other name
 	defer func() {
 		for _, x := range all { // the rest, after success and failure
-			_, _ = os.Remove(made(x.Path)), os.Remove(former(x.Path))
+			if _ = os.Remove(made(x.Path)); !kept[x.Path] {
+				_ = os.Remove(former(x.Path))
+			}
 		}
 	}()
 	for _, x := range all {
@@ -52,7 +56,9 @@ func replace(all []Replacement, rename func(from, to string) error, syncDir func
 		return nil
 	}
 	for _, x := range all[:done] {
-		err = errors.Join(err, os.Rename(former(x.Path), x.Path), syncDir(filepath.Dir(x.Path)))
+		fault := rename(former(x.Path), x.Path)
+		kept[x.Path] = fault != nil
+		err = errors.Join(err, fault, syncDir(filepath.Dir(x.Path)))
 	}
 	return err
 }

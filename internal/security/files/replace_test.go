@@ -69,3 +69,21 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 	}
 	check("one is missing", "new")
 }
+
+// A former file whose name can't be given back stays under its other name.
+func TestAFormerFileIsNotLost(t *testing.T) {
+	dir := t.TempDir()
+	key, certificate := filepath.Join(dir, "key"), filepath.Join(dir, "certificate")
+	must.OK(t, os.WriteFile(key, []byte("old"), 0o600))
+	must.OK(t, os.WriteFile(certificate, []byte("old"), 0o600))
+	err := replace([]Replacement{{key, []byte("new")}, {certificate, []byte("new")}}, func(from, to string) error {
+		if to == certificate || from == key+".old" {
+			return syscall.EIO
+		}
+		return os.Rename(from, to)
+	}, vfs.OS().SyncDir)
+	former, readErr := os.ReadFile(key + ".old")
+	if !errors.Is(err, syscall.EIO) || readErr != nil || string(former) != "old" {
+		t.Errorf("%v, the former key is %q, %v", err, former, readErr)
+	}
+}

@@ -108,7 +108,9 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (news bool, mende
 		}
 	}
 	if len(mended) > 0 {
-		err = errors.Join(err, s.fdatasync(h))
+		if fault := s.fdatasync(h); fault != nil { // the corrections may never reach the disk
+			err, left, mended = errors.Join(err, fault), c.Flaws, nil
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

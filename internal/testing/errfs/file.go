@@ -126,7 +126,7 @@ func (h *file) Allocate(off, n int64) error {
 	if err := h.fs.fails(c); err != nil {
 		return err
 	}
-	return h.grow(c, off+n, func() error { return h.under.Allocate(off, n) })
+	return h.resize(func() error { return h.grow(c, off+n, func() error { return h.under.Allocate(off, n) }) })
 }
 
 // Truncate implements vfs.File.
@@ -135,11 +135,22 @@ func (h *file) Truncate(size int64) error {
 	if err := h.fs.fails(c); err != nil {
 		return err
 	}
-	err := h.grow(c, size, func() error { return h.under.Truncate(size) })
-	if err == nil {
-		h.truncated(size)
+	return h.resize(func() error { return h.grow(c, size, func() error { return h.under.Truncate(size) }) })
+}
+
+// resize makes a call that may change the file's size.
+func (h *file) resize(call func() error) error {
+	was, err := h.under.Size()
+	if err != nil {
+		return call()
 	}
-	return err
+	if err := call(); err != nil {
+		return err
+	}
+	if size, err := h.under.Size(); err == nil {
+		h.resized(was, size)
+	}
+	return nil
 }
 
 // grow makes a call that extends the file to end, entirely or not at all.

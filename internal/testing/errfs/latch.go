@@ -13,8 +13,7 @@ import (
 // bytes that may be lost were cut off or written again, from their begin on. The kernel drops the
 // pages that it could not write and reports that once, so that a second sync succeeds without them.
 // FS has a latch for each file, by its content, not by its name: a file that is closed, opened
-// again or renamed has the same one. A call against the rule panics. A write beyond the lost bytes
-// that began before they were lost may end.
+// again or renamed has the same one. A sync against the rule panics.
 //
 // FS.mu guards the fields.
 type latch struct {
@@ -35,10 +34,10 @@ func (l *latch) fail(c Call, off int64, err error) {
 	}
 }
 
-// check panics if bytes of the file before off may be lost. The caller must hold f.mu.
-func (f *FS) check(l *latch, c Call, off int64) {
-	if l.lost < off && !f.unlatched {
-		panic(fmt.Sprintf("errfs: I5: %s of %s at %d, but bytes from %d on may be lost: %s", c.Op, c.Path, c.Off, l.lost, l.cause))
+// check panics if bytes of a file of that size may be lost. The caller must hold f.mu.
+func (f *FS) check(l *latch, c Call, size int64) {
+	if l.lost < size && !f.unlatched {
+		panic(fmt.Sprintf("errfs: I5: %s of %s, but bytes from %d on may be lost: %s", c.Op, c.Path, l.lost, l.cause))
 	}
 }
 
@@ -49,20 +48,25 @@ func (f *FS) latched(change func()) {
 	change()
 }
 
-// opened returns the latch of a file that was opened. One that is not known yet has bytes that are
-// not synced if the wrapped file says so; crashfs does.
+// opened returns the latch of a file that was opened. One that is not known yet may have bytes that
+// are not synced, or were dropped, if the wrapped file says so; crashfs does.
 func (f *FS) opened(name string, h vfs.File) (l *latch) {
-	dirty := int64(none)
-	if d, ok := h.(interface{ Unsynced() int64 }); ok {
-		if size, err := h.Size(); err == nil && d.Unsynced() < size {
-			dirty = d.Unsynced()
+	found := newLatch()
+	if d, ok := h.(interface {
+		Unsynced() (unsynced, dropped int64)
+	}); ok {
+		size, _ := h.Size()
+		if found.dirty, found.lost = d.Unsynced(); found.dirty >= size {
+			found.dirty = none
+		}
+		if found.cause = "a sync of another process failed"; found.lost >= size {
+			found.lost = none
 		}
 	}
 	f.latched(func() {
 		name = path.Clean(name)
 		if l = f.latches[name]; l == nil {
-			l = newLatch()
-			l.dirty = dirty
+			l = found
 			f.latches[name] = l
 		}
 		l.open++
@@ -111,7 +115,6 @@ func (f *FS) forget(name string) {
 // writing notes that a write begins. It may write again what was lost.
 func (h *file) writing(c Call) {
 	h.fs.latched(func() {
-		h.fs.check(h.latch, c, c.Off)
 		h.latch.dirty = min(h.latch.dirty, c.Off)
 	})
 }
@@ -150,12 +153,14 @@ func (h *file) syncing(c Call) (failed func(error)) {
 	}
 }
 
-// truncated notes that the file was cut to a size, which is to be synced.
-func (h *file) truncated(size int64) {
+// resized notes that the file has another size, which is to be synced.
+func (h *file) resized(was, size int64) {
 	h.fs.latched(func() {
 		if size <= h.latch.lost {
 			h.latch.lost = none
 		}
-		h.latch.dirty = min(h.latch.dirty, size)
+		if was != size {
+			h.latch.dirty = min(h.latch.dirty, was, size)
+		}
 	})
 }

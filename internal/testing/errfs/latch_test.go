@@ -20,6 +20,12 @@ func TestWhatAFileNeedsAfterAFailedCall(t *testing.T) {
 	cut := func(size int64) func(vfs.FS, vfs.File) error {
 		return func(_ vfs.FS, h vfs.File) error { return h.Truncate(size) }
 	}
+	grow := func(_ vfs.FS, h vfs.File) error { return h.Allocate(0, 100) }
+	fail := func(f vfs.FS, h vfs.File) error {
+		f.(*FS).Add(Rule{Ops: Datasync, Err: syscall.EIO, Count: 1})
+		_ = h.Datasync()
+		return nil
+	}
 	sync := func(_ vfs.FS, h vfs.File) error { return h.Datasync() }
 	again := func(then func(vfs.FS, vfs.File) error) func(vfs.FS, vfs.File) error {
 		return func(f vfs.FS, h vfs.File) error {
@@ -42,7 +48,7 @@ func TestWhatAFileNeedsAfterAFailedCall(t *testing.T) {
 	}{
 		"sync":                    {Datasync, calls{sync}, true},
 		"write-back":              {Writeback, calls{sync}, true},
-		"write beyond":            {Datasync, calls{write(8)}, true},
+		"write beyond":            {Datasync, calls{write(8), sync}, true},
 		"cut":                     {Datasync, calls{cut(4), write(4), sync}, false},
 		"cut too late":            {Datasync, calls{cut(6), sync}, true},
 		"written again":           {Datasync, calls{write(4), sync, write(8), sync}, false},
@@ -51,8 +57,9 @@ func TestWhatAFileNeedsAfterAFailedCall(t *testing.T) {
 		"opened again and cut":    {Datasync, calls{again(cut(0))}, false},
 		"another file":            {Datasync, calls{fresh}, false},
 		"write":                   {Write, calls{sync}, false}, // nothing was written
-		"write, then beyond":      {Write, calls{write(12)}, true},
+		"write, then beyond":      {Write, calls{write(12), sync}, true},
 		"write, then as before":   {Write, calls{write(8), sync}, false},
+		"after growth":            {Datasync, calls{cut(4), sync, grow, fail, sync}, true},
 		"of nothing":              {Datasync, calls{cut(4), sync, sync}, false},
 		"write, then write, sync": {Write, calls{write(8), write(12), sync}, false},
 	} {
@@ -109,6 +116,25 @@ func TestWhatAFoundFileNeeds(t *testing.T) {
 	defer func() {
 		if p, _ := recover().(string); !strings.Contains(p, "from 4 on") {
 			t.Errorf("the second sync says %q", p)
+		}
+	}()
+	_ = h.Datasync()
+}
+
+// What another process could not sync is lost, whatever this one syncs.
+func TestWhatAnotherProcessHasLost(t *testing.T) {
+	under := crashfs.New(1)
+	f := New(under)
+	h := create(t, f, "/a")
+	_, err := h.WriteAt([]byte("0123"), 0)
+	ok(t, err)
+	f.Add(Rule{Ops: Datasync, Err: syscall.EIO, Count: 1, Drop: DropCached})
+	_ = h.Datasync()
+	h, err = New(under.KillImage(1)).Open("/a")
+	ok(t, err)
+	defer func() {
+		if p, _ := recover().(string); !strings.Contains(p, "another process") {
+			t.Errorf("the sync says %q", p)
 		}
 	}()
 	_ = h.Datasync()
