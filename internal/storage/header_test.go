@@ -316,7 +316,10 @@ func TestFollowersGetTheRightEpochs(t *testing.T) {
 // The disk refuses the correction. The batch is damaged then; the others are served, and the log
 // accepts records.
 func TestAHeaderThatCannotBeCorrectedIsDamage(t *testing.T) {
-	for _, fault := range []errfs.Rule{{Ops: errfs.Write, Err: syscall.EROFS}, {Ops: errfs.Datasync, Err: syscall.EIO, Drop: errfs.DropCached}} {
+	for _, fault := range []errfs.Rule{
+		{Ops: errfs.Write, Err: syscall.EROFS},
+		{Ops: errfs.Datasync, Err: syscall.EIO, Drop: errfs.DropCached},
+	} {
 		disk, all := withEpochs(t, false)
 		x := all[1]
 		change(t, disk, x.file, x.pos+magicAt-1, []byte{0xff})
