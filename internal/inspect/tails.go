@@ -177,7 +177,7 @@ func (m *apply) renewPart(l *log, p part) error {
 	if err = cmp.Or(err, w.Flush()); err == nil {
 		err = f.Datasync()
 	}
-	if err = cmp.Or(err, f.Close()); err != nil {
+	if err := cmp.Or(err, f.Close()); err != nil {
 		return err
 	}
 	for _, name := range l.segmentFiles(p.first) { // indexes of what it replaces

@@ -18,7 +18,7 @@ type Replacement struct {
 
 // Replace replaces files durably, in their order, each by one with the owner and mode of the
 // former. It writes all new files before it replaces the first. If it fails, the former files are
-// there, under their names, or, if a name cannot be given back, as *.old. Only the end of the
+// there, under their names, or, if a rename back fails, as *.old. Only the end of the
 // process, or a loss of power, in between can leave some of the new ones; Replace can be called
 // again then.
 func Replace(all []Replacement) error { return replace(all, os.Rename, vfs.OS().SyncDir) }

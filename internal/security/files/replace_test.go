@@ -70,7 +70,7 @@ func TestFilesAreReplacedTogether(t *testing.T) {
 	check("one is missing", "new")
 }
 
-// A former file whose name can't be given back stays under its other name.
+// A former file that can't be renamed back stays under its other name.
 func TestAFormerFileIsNotLost(t *testing.T) {
 	dir := t.TempDir()
 	key, certificate := filepath.Join(dir, "key"), filepath.Join(dir, "certificate")
