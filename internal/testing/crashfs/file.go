@@ -178,12 +178,12 @@ func (h *file) datasync(seq int64) error {
 	return err
 }
 
-// Unsynced returns the offset of the first byte that a power loss may change, and of the first one
-// that no sync will write, because its page was dropped; the file's size if there is none.
-func (h *file) Unsynced() (unsynced, dropped int64) {
+// Unsynced returns the offset of the first byte that a power loss may change; the file's size if
+// there is none.
+func (h *file) Unsynced() int64 {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
-	return h.node.Data.unsynced(), h.node.Data.dropped()
+	return h.node.Data.unsynced()
 }
 
 // DropDirty simulates the effect of a failed Datasync on the pages that could not be written (errfs

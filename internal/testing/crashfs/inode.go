@@ -132,7 +132,10 @@ func (n *inode) syncAll() {
 // unsynced returns the first offset at which the disk may differ from the cache; the file's size if
 // there is none.
 func (n *inode) unsynced() int64 {
-	first, size := min(n.cache.Size(), n.dropped()), n.start().Size()
+	first, size := n.cache.Size(), n.start().Size()
+	if n.base != nil {
+		first = min(first, difference(n.base, n.durable))
+	}
 	for _, c := range n.log {
 		at := c.off
 		if c.kind != wrote {
@@ -141,15 +144,6 @@ func (n *inode) unsynced() int64 {
 		first, size = min(first, at), c.sized(size)
 	}
 	return first
-}
-
-// dropped returns the first offset at which a failed sync has marked dirty pages as clean; the
-// file's size if there is none.
-func (n *inode) dropped() int64 {
-	if n.base == nil {
-		return n.cache.Size()
-	}
-	return difference(n.base, n.durable)
 }
 
 // difference returns the first offset at which a and b differ, at most the size of the smaller one.

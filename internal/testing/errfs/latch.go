@@ -48,19 +48,14 @@ func (f *FS) latched(change func()) {
 	change()
 }
 
-// opened returns the latch of a file that was opened. One that is not known yet may have bytes that
-// are not synced, or were dropped, if the wrapped file says so; crashfs does.
+// opened returns the latch of a file that was opened. One that is not known yet has bytes that are
+// not synced if the wrapped file says so; crashfs does. Those that another process could not sync
+// are among them, and a sync of this one may cover them: which bytes of a file it trusts is unknown.
 func (f *FS) opened(name string, h vfs.File) (l *latch) {
 	found := newLatch()
-	if d, ok := h.(interface {
-		Unsynced() (unsynced, dropped int64)
-	}); ok {
-		size, _ := h.Size()
-		if found.dirty, found.lost = d.Unsynced(); found.dirty >= size {
-			found.dirty = none
-		}
-		if found.cause = "a sync of another process failed"; found.lost >= size {
-			found.lost = none
+	if d, ok := h.(interface{ Unsynced() int64 }); ok {
+		if size, err := h.Size(); err == nil && d.Unsynced() < size {
+			found.dirty = d.Unsynced()
 		}
 	}
 	f.latched(func() {

@@ -121,25 +121,6 @@ func TestWhatAFoundFileNeeds(t *testing.T) {
 	_ = h.Datasync()
 }
 
-// What another process could not sync is lost, whatever this one syncs.
-func TestWhatAnotherProcessHasLost(t *testing.T) {
-	under := crashfs.New(1)
-	f := New(under)
-	h := create(t, f, "/a")
-	_, err := h.WriteAt([]byte("0123"), 0)
-	ok(t, err)
-	f.Add(Rule{Ops: Datasync, Err: syscall.EIO, Count: 1, Drop: DropCached})
-	_ = h.Datasync()
-	h, err = New(under.KillImage(1)).Open("/a")
-	ok(t, err)
-	defer func() {
-		if p, _ := recover().(string); !strings.Contains(p, "another process") {
-			t.Errorf("the sync says %q", p)
-		}
-	}()
-	_ = h.Datasync()
-}
-
 // The last handle of a file takes what was not synced with it.
 func TestALastCloseDropsDirtyPages(t *testing.T) {
 	under := crashfs.New(1)
