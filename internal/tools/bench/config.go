@@ -109,6 +109,9 @@ const (
 	MaxConcurrency = 1 << 16
 	MaxPipeline    = 1 << 10
 	MaxMessageSize = 64 << 20
+
+	minFetch, maxFetch = 1 << 10, 1 << 30 // bytes
+	maxReplicas        = 1<<15 - 1
 )
 
 // Default returns the run of a command line without flags.
@@ -188,21 +191,19 @@ func (c Config) checkLoad(x *settings.Checks) {
 	if c.Verify && c.Mode == ModeConsume {
 		x.Add("--verify: a consume run has no acknowledged records; use it with produce, e2e or mixed")
 	}
-	if c.FetchMaxBytes < 1<<10 || c.FetchMaxBytes > 1<<30 {
-		x.Add("--fetch-max-bytes: %d is not between 1 KiB and 1 GiB", c.FetchMaxBytes)
-	}
+	x.Between("fetch-max-bytes", c.FetchMaxBytes, minFetch, maxFetch)
 	x.Between("consumers", c.Consumers, 0, MaxConcurrency)
 	if c.Consumers > 0 && c.Mode != ModeE2E {
 		x.Add("--consumers: only an e2e run has consumers of the records that it sends; add --mode e2e, or remove it")
 	}
-	if c.ServerPID < 0 {
+	if !settings.PID.Accepts(c.ServerPID) {
 		x.Add("--server-pid: %d is negative; give the broker's process id, or 0 for none", c.ServerPID)
 	}
 }
 
 func (c Config) checkTopic(x *settings.Checks) {
 	x.Partitions(c.Partitions)
-	x.Between("replication-factor", c.ReplicationFactor, 1, 1<<15-1)
+	x.Between("replication-factor", c.ReplicationFactor, 1, maxReplicas)
 	if c.Consumers > 0 && c.CreateTopic && c.Partitions != 1 {
 		x.Add("--partitions: with --consumers a topic must have one partition, not %d; remove --partitions", c.Partitions)
 	}

@@ -2,11 +2,15 @@ package bench
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"strconv"
 
 	"github.com/spf13/pflag"
 
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/tools/bench/load"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 	"github.com/chronik-io/chronik/internal/tools/bench/wire"
 )
 
@@ -27,12 +31,13 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 			"each waiting for its record's delivery), batched (N kgo producers with kgo's defaults, without a limit in flight) (default own)",
 	)
 	fs.BoolVar(&c.Batched, "batched", c.Batched, "short for --clients batched")
-	fs.VarP(&atLeastOne{&c.Concurrency}, "concurrency", "c", "connections (own), tasks (shared) or producers (batched) "+
-		"(default 128; batched 1)")
-	fs.Var(&atLeastOne{&c.Pipeline}, "pipeline", "requests in flight on each connection of --clients own")
-	fs.DurationVarP(&c.Duration, "duration", "d", c.Duration, "measured time")
-	fs.DurationVar(&c.Warmup, "warmup", c.Warmup, "time before the measured time, not counted")
-	fs.IntVarP(&c.MessageSize, "message-size", "s", c.MessageSize, "size of a record's value in bytes")
+	fs.VarP(&atLeastOne{&c.Concurrency}, "concurrency", "c", "connections (own), tasks (shared) or producers (batched), "+
+		settings.Range(1, MaxConcurrency)+" (default 128; batched 1)")
+	fs.Var(&atLeastOne{&c.Pipeline}, "pipeline", "requests in flight on each connection of --clients own, "+settings.Range(1, MaxPipeline))
+	fs.DurationVarP(&c.Duration, "duration", "d", c.Duration, "measured time, "+settings.Positive)
+	fs.DurationVar(&c.Warmup, "warmup", c.Warmup, "time before the measured time, not counted, "+settings.NotNegative.String())
+	fs.IntVarP(&c.MessageSize, "message-size", "s", c.MessageSize, fmt.Sprintf("size of a record's value in bytes, %s; "+
+		"with --verify or --mode e2e at least %d", settings.Range(0, MaxMessageSize), load.StampSize))
 	fs.StringVar((*string)(&c.Acks), "acks", string(c.Acks), "0 (counts records written to the socket, without confirmation), 1 or all")
 	fs.StringVar(
 		&c.Compression,
@@ -41,7 +46,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 		"none, gzip, snappy, lz4 or zstd; values are text that compresses by about a quarter",
 	)
 	fs.Float64Var(&c.Rate, "rate", c.Rate, "open loop: records per second of all clients together, latencies counted from the intended "+
-		"send times; 0: as fast as responses allow")
+		"send times, "+cli.AtLeast(0.0).Or(0, "as fast as responses allow").String())
 	fs.BoolVar(
 		&c.CreateTopic,
 		"create-topic",
@@ -49,22 +54,24 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 		"create the topic if it is missing; "+Default().Topic+" is created without it",
 	)
 	fs.BoolVar(&c.DeleteTopic, "delete-topic", c.DeleteTopic, "delete the topic afterwards")
-	fs.IntVar(&c.Partitions, "partitions", c.Partitions, "partitions of a created topic")
-	fs.IntVar(&c.ReplicationFactor, "replication-factor", c.ReplicationFactor, "replicas of a created topic")
+	fs.IntVar(&c.Partitions, "partitions", c.Partitions, "partitions of a created topic, "+settings.PartitionBounds.String())
+	fs.IntVar(&c.ReplicationFactor, "replication-factor", c.ReplicationFactor,
+		"replicas of a created topic, "+settings.Range(1, maxReplicas))
 	// A flag that is set changes the map of its default.
 	fs.StringToStringVar(&c.TopicConfig, "topic-config", maps.Clone(c.TopicConfig),
 		"config of a created topic, name=value; may be repeated")
 	fs.BoolVar(&c.Verify, "verify", c.Verify, "read the topic afterwards: it must have every acknowledged record once")
 	fs.StringVar(&c.ClientID, "client-id", c.ClientID, "client id of the load, to which quotas may apply (default "+wire.ClientID+")")
-	fs.IntVar(&c.FetchMaxBytes, "fetch-max-bytes", c.FetchMaxBytes, "maximum bytes of a raw fetch")
+	fs.IntVar(&c.FetchMaxBytes, "fetch-max-bytes", c.FetchMaxBytes, "maximum bytes of a raw fetch, "+settings.Range(minFetch, maxFetch))
 	fs.IntVar(
 		&c.Consumers,
 		"consumers",
 		c.Consumers,
 		"e2e: number of raw connections that each wait in a fetch of the topic's only partition and "+
-			"receive every record; 0: one kgo consumer",
+			"receive every record, "+cli.Between(0, MaxConcurrency).Or(0, "one kgo consumer").String(),
 	)
-	fs.IntVar(&c.ServerPID, "server-pid", c.ServerPID, "process id of the broker on this machine: shows its CPU time per request (Linux)")
+	fs.IntVar(&c.ServerPID, "server-pid", c.ServerPID,
+		"process id of the broker on this machine: shows its CPU time per request (Linux), "+settings.PID.String())
 	fs.StringVar(&c.Admin, "admin", c.Admin, "HOST:PORT of chronik's admin port, for the broker's version and its fdatasyncs "+
 		"during the run; off for none "+
 		"(default port "+adminPort+" of the first broker)")

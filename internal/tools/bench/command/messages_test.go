@@ -85,8 +85,6 @@ func TestMessages(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must.OK(t, err)
 	defer taken.Close()
-	// No service uses this port, so a connection is refused.
-	const nobody = "127.0.0.1:71"
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
 	must.OK(t, err)
 	defer cl.Close()

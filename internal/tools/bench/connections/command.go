@@ -2,12 +2,14 @@ package connections
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
 	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
@@ -21,14 +23,14 @@ func Command() *cobra.Command {
 		loginsCommand(), idleCommand())
 }
 
-// bind adds the flags of the target.
-func (t *Target) bind(f *pflag.FlagSet, connections int) {
+// bind adds the flags of the target; pid is what that flag may be.
+func (t *Target) bind(f *pflag.FlagSet, connections int, pid fmt.Stringer) {
 	f.StringVar(&t.Broker, "bootstrap-servers", settings.Broker, "broker, host:port")
 	f.StringVar(&t.Authorities, "tls-ca", "", "connect with TLS 1.3, and check the broker's certificate with the authorities in this PEM file")
 	f.StringVar(&t.User, "user", "", "log in as this user with "+mechanism)
 	f.StringVar(&t.PasswordFile, "password-file", "", "file whose only line is the user's password")
-	f.IntVarP(&t.Connections, "connections", "c", connections, "connections at once")
-	f.IntVar(&t.PID, "server-pid", 0, "process id of the broker on this machine (Linux)")
+	f.IntVarP(&t.Connections, "connections", "c", connections, "connections at once, "+settings.Range(1, maxConnections))
+	f.IntVar(&t.PID, "server-pid", 0, "process id of the broker on this machine (Linux), "+pid.String())
 }
 
 func loginsCommand() *cobra.Command {
@@ -37,7 +39,7 @@ func loginsCommand() *cobra.Command {
 		"logins is a closed loop: each of the clients connects, sends ApiVersions, logs in if there is a user, requests metadata and closes the\n"+
 			"connection. TLS sessions are not resumed.",
 		func(ctx context.Context, _ io.Writer) (*LoginsResult, error) { return Logins(ctx, c) })
-	c.Target.bind(cmd.Flags(), 16)
+	c.Target.bind(cmd.Flags(), 16, settings.PID)
 	c.Interval.Bind(cmd.Flags(), "", 10*time.Second, 2*time.Second)
 	return cmd
 }
@@ -48,7 +50,8 @@ func idleCommand() *cobra.Command {
 		"idle opens the connections, each with one ApiVersions and a login if there is a user, and prints the resident memory of the broker's\n"+
 			"process before, when all are open, and after a rest. At the end each connection must answer a request.",
 		func(ctx context.Context, _ io.Writer) (*IdleResult, error) { return Idle(ctx, c) })
-	c.Target.bind(cmd.Flags(), 10_000)
-	cmd.Flags().DurationVar(&c.Rest, "rest", 10*time.Second, "time between the last two readings of the memory")
+	c.Target.bind(cmd.Flags(), 10_000, cli.AtLeast(1))
+	cmd.Flags().DurationVar(&c.Rest, "rest", 10*time.Second,
+		"time between the last two readings of the memory, "+settings.NotNegative.String())
 	return cmd
 }

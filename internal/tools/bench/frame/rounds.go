@@ -37,9 +37,10 @@ type Schedule struct {
 
 // Bind adds the flags of the rounds, with n rounds by default.
 func (s *Schedule) Bind(f *pflag.FlagSet, n int) {
-	f.IntVar(&s.Rounds, "rounds", n, fmt.Sprintf("number of rounds, 1 to %d", maxRounds))
-	f.IntVar(&s.Discard, "discard", 0, "rounds before them that are not counted, to warm up the brokers")
-	f.DurationVar(&s.Pause, "pause", 0, "time between two runs")
+	f.IntVar(&s.Rounds, "rounds", n, "number of rounds, "+settings.Range(1, maxRounds))
+	f.IntVar(&s.Discard, "discard", 0, "rounds before them that are not counted, to warm up the brokers, "+
+		settings.Range(0, maxRounds))
+	f.DurationVar(&s.Pause, "pause", 0, "time between two runs, "+settings.Range(0, maxPause))
 	f.BoolVar(&s.Sync, "sync", true, "before each run, let the disks of this machine write all of the page cache")
 }
 
@@ -83,8 +84,9 @@ func BindSides(f *pflag.FlagSet, a, b *Side, each, optional string) {
 	f.StringSliceVar(&b.Brokers, "b", b.Brokers, "brokers of side B, host:port,…"+optional)
 	f.StringVar(&a.Name, "name-a", "A", "name of side A")
 	f.StringVar(&b.Name, "name-b", "B", "name of side B")
-	f.IntVar(&a.PID, "pid-a", 0, "process id of A's broker on this machine: shows its CPU time per "+each+" (Linux)")
-	f.IntVar(&b.PID, "pid-b", 0, "process id of B's broker")
+	f.IntVar(&a.PID, "pid-a", 0,
+		"process id of A's broker on this machine: shows its CPU time per "+each+" (Linux), "+settings.PID.String())
+	f.IntVar(&b.PID, "pid-b", 0, "process id of B's broker, "+settings.PID.String())
 }
 
 // Alternate makes rounds of type R. In each it calls run for the side i of names, side after side,

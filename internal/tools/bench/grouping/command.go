@@ -2,6 +2,7 @@ package grouping
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -27,8 +28,8 @@ func (t *Target) bind(f *pflag.FlagSet, partitions int, use string) {
 	f.StringSliceVar(&t.Brokers, "bootstrap-servers", []string{settings.Broker}, "initial brokers, host:port,…")
 	f.StringVar(&t.Topic, "topic", "chronik-bench-groups",
 		"topic to subscribe to; it is created if it is missing, and groups are named after it")
-	f.IntVar(&t.Partitions, "partitions", partitions, "partitions of the topic"+use)
-	f.IntVar(&t.ServerPID, "server-pid", 0, "process id of the broker on this machine: shows its CPU time (Linux)")
+	f.IntVar(&t.Partitions, "partitions", partitions, "partitions of the topic, "+settings.PartitionBounds.String()+use)
+	f.IntVar(&t.ServerPID, "server-pid", 0, "process id of the broker on this machine: shows its CPU time (Linux), "+settings.PID.String())
 	f.BoolVar(&t.Keep, "keep", false, "keep the topic and the groups; otherwise they are deleted afterwards")
 }
 
@@ -49,9 +50,10 @@ func heartbeatsCommand() *cobra.Command {
 	f := cmd.Flags()
 	c.Target.bind(f, 0, " (default one per member of a group)")
 	protocolFlag(f, &c.Protocol)
-	f.IntVar(&c.Groups, "groups", 1000, "number of groups")
-	f.IntVar(&c.Members, "members", 10, "members of each group")
-	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of a member's heartbeats, ± an eighth")
+	f.IntVar(&c.Groups, "groups", 1000, "number of groups, "+settings.Range(1, MaxMembers))
+	f.IntVar(&c.Members, "members", 10,
+		fmt.Sprintf("members of each group, %s; together at most %d", settings.Range(1, MaxMembers), MaxMembers))
+	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of a member's heartbeats, ± an eighth, "+settings.Positive)
 	c.Interval.Bind(f, "", 30*time.Second, 5*time.Second)
 	return cmd
 }
@@ -70,9 +72,9 @@ func rebalanceCommand() *cobra.Command {
 	f := cmd.Flags()
 	c.Target.bind(f, 0, " (default two per member)")
 	protocolFlag(f, &c.Protocol)
-	f.IntVar(&c.Members, "members", 500, "members of the group")
+	f.IntVar(&c.Members, "members", 500, "members of the group, "+settings.Range(leastMembers, MaxMembers))
 	f.DurationVar(&c.Interval, "heartbeat", 3*time.Second,
-		"interval of heartbeats in the classic protocol; in the new protocol the broker sets it")
+		"interval of heartbeats in the classic protocol, "+settings.Positive+"; in the new protocol the broker sets it")
 	return cmd
 }
 
@@ -83,9 +85,9 @@ func commitsCommand() *cobra.Command {
 		func(ctx context.Context, _ io.Writer) (*CommitsResult, error) { return Commits(ctx, c) })
 	f := cmd.Flags()
 	c.Target.bind(f, 16, "")
-	f.IntVarP(&c.Concurrency, "concurrency", "c", 128, "connections")
-	f.IntVar(&c.Groups, "groups", 128, "number of groups, over which the connections are distributed")
-	f.IntVar(&c.Each, "each", 1, "partitions per request")
+	f.IntVarP(&c.Concurrency, "concurrency", "c", 128, "connections, "+settings.Range(1, MaxMembers))
+	f.IntVar(&c.Groups, "groups", 128, "number of groups, over which the connections are distributed, "+settings.Range(1, MaxMembers))
+	f.IntVar(&c.Each, "each", 1, "partitions per request, 1 to the number of --partitions")
 	c.Interval.Bind(f, "", 10*time.Second, 2*time.Second)
 	return cmd
 }

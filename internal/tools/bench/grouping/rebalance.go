@@ -18,11 +18,14 @@ type RebalanceConfig struct {
 	Interval time.Duration `json:"interval_ns"`
 }
 
+// leastMembers is how many members a group has at least, so that one can leave it.
+const leastMembers = 2
+
 func (c RebalanceConfig) check() error {
 	var x settings.Checks
 	c.Target.check(&x)
 	c.Protocol.check(&x)
-	x.Between("members", c.Members, 2, MaxMembers)
+	x.Between("members", c.Members, leastMembers, MaxMembers)
 	x.Positive("heartbeat", c.Interval)
 	return x.Err()
 }

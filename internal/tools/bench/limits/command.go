@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/tools/bench"
 	"github.com/chronik-io/chronik/internal/tools/bench/frame"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // Command returns `limits`.
@@ -39,16 +40,20 @@ func Command() *cobra.Command {
 		})
 	f := cmd.Flags()
 	f.StringVar(&disk.Dir, "dir", "", "directory on the disk to measure; without it only the echo is measured")
-	f.DurationVar(&disk.Duration, "disk-duration", 2*time.Second, "time spent writing and syncing for each size and pattern")
-	f.Int64Var(&disk.FileSize, "file-size", DefaultFileSize, "maximum size of each of the two files in bytes")
-	f.IntSliceVar(&disk.Sizes, "disk-sizes", nil, "bytes of each write (default 4096,65536,1048576)")
+	f.DurationVar(&disk.Duration, "disk-duration", 2*time.Second,
+		"time spent writing and syncing for each size and pattern, "+settings.Positive)
+	f.Int64Var(&disk.FileSize, "file-size", DefaultFileSize, "maximum size of each of the two files in bytes, "+
+		settings.Range(groupSize, int64(largestFile)))
+	f.IntSliceVar(&disk.Sizes, "disk-sizes", nil,
+		"bytes of each write, "+settings.Range(1, groupSize)+" (default 4096,65536,1048576)")
 	f.StringVar(&disk.Pattern, "disk-pattern", "", "only the blocks that are written again (written), or only a growing file (appending)")
-	f.Float64Var(&disk.Rate, "disk-rate", 0, "writes per second, times counted from when they were due; 0: one after the other")
+	f.Float64Var(&disk.Rate, "disk-rate", 0, "writes per second, times counted from when they were due, "+
+		cli.Between(0.0, fastest).Or(0, "one after the other").String())
 	f.BoolVar(&noEcho, "no-echo", false, "measure only the disk")
-	f.IntVarP(&echo.Connections, "concurrency", "c", 128, "connections of the echo")
-	f.IntVar(&echo.Pipeline, "pipeline", 1, "requests in flight on each connection")
+	f.IntVarP(&echo.Connections, "concurrency", "c", 128, "connections of the echo, "+settings.Range(1, bench.MaxConcurrency))
+	f.IntVar(&echo.Pipeline, "pipeline", 1, "requests in flight on each connection, "+settings.Range(1, bench.MaxPipeline))
 	f.IntVarP(&echo.MessageSize, "message-size", "s", d.MessageSize,
-		"size of the value in each request in bytes, to which Kafka's Produce adds its headers")
+		"size of the value in each request in bytes, to which Kafka's Produce adds its headers, "+settings.Range(0, largestFrame/2))
 	echo.Interval.Bind(f, " of the echo", 5*time.Second, 2*time.Second)
 	return cmd
 }

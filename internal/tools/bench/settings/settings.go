@@ -17,6 +17,22 @@ import (
 // Broker is the address of a broker with default settings on this machine.
 const Broker = "127.0.0.1:9092"
 
+// What checks accept. The help of flags names it.
+var (
+	// PartitionBounds is what Checks.Partitions accepts.
+	PartitionBounds = cli.AtLeast(1)
+	// NotNegative is what Checks.NotNegative accepts.
+	NotNegative = cli.AtLeast(time.Duration(0))
+	// PID is the process id of a broker on this machine.
+	PID = cli.AtLeast(1).Or(0, "none")
+)
+
+// Positive is what Checks.Positive accepts.
+const Positive = "above 0"
+
+// Range names the values that Checks.Between accepts.
+func Range[T cli.Number](least, most T) string { return cli.Between(least, most).String() }
+
 // Checks collects the errors of settings. Each names the flag of its setting. The zero value has
 // none.
 type Checks struct{ errs []error }
@@ -54,7 +70,7 @@ func (x *Checks) OneOf(flag, value string, names ...string) {
 
 // Partitions checks the number of a topic's partitions.
 func (x *Checks) Partitions(n int) {
-	if n < 1 {
+	if !PartitionBounds.Accepts(n) {
 		x.Add("--partitions: %d is below 1, the minimum", n)
 	}
 }
@@ -68,7 +84,7 @@ func (x *Checks) Positive(flag string, d time.Duration) {
 
 // NotNegative checks that d is at least zero.
 func (x *Checks) NotNegative(flag string, d time.Duration) {
-	if d < 0 {
+	if !NotNegative.Accepts(d) {
 		x.Add("--%s: %v is negative; 0s means none", flag, d)
 	}
 }

@@ -28,8 +28,8 @@ func Command() *cobra.Command {
 		})
 	f := cmd.Flags()
 	c.Bind(f, &b, "record", "1x1, 10x1, 100x1, 1x100, 10x100, 100x100, and the same after paced-")
-	f.IntVarP(&c.Size, "message-size", "s", 256, "size of a record's value in bytes")
-	f.IntVar(&c.Rate, "rate", 5000, "records per second of the paced loads")
+	f.IntVarP(&c.Size, "message-size", "s", 256, "size of a record's value in bytes, "+settings.Range(stampSize, maxSize))
+	f.IntVar(&c.Rate, "rate", 5000, "records per second of the paced loads, "+settings.Range(1, maxRate))
 	f.BoolVar(&c.Keep, "keep", false, "keep the topics and the groups")
 	return cmd
 }

@@ -29,7 +29,7 @@ func Command() *cobra.Command {
 		})
 	f := cmd.Flags()
 	c.Bind(f, &b, "transaction", "one, ten, hundred, many, batch, plain, latency")
-	f.IntVarP(&c.Size, "message-size", "s", 256, "size of a record's value in bytes")
+	f.IntVarP(&c.Size, "message-size", "s", 256, "size of a record's value in bytes, "+settings.Range(1, maxSize))
 	f.BoolVar(&c.Keep, "keep", false, "keep the topics")
 	return cmd
 }
