@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -271,6 +272,7 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 	slices.Sort(x.Dirs)
 	x.Behind = f.behind(p)
 	at := f.eligible[log{p.Topic, p.Partition}]
+	at.least = f.minISR(p.Topic)
 	x.ELR, x.State = at.elr, state(&x, at, p.Err)
 	if x.State == "" && (x.Start == nil || x.End == nil) {
 		x.State = fmt.Sprintf("its leader, broker %d, does not answer", x.Leader)
@@ -284,6 +286,18 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 			l.Tier.Error)
 	}
 	return x
+}
+
+// minISR returns min.insync.replicas of a topic, 0 if it is not known.
+func (f *facts) minISR(topic string) int {
+	for _, r := range f.configs {
+		for _, c := range r.Configs {
+			if n, err := strconv.Atoi(c.MaybeValue()); r.Name == topic && c.Key == "min.insync.replicas" && err == nil {
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 // behind returns what the replicas of a partition lack. Replicas in sync lack nothing that matters:

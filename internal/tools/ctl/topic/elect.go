@@ -242,8 +242,12 @@ func uncleanLoss(p kadm.PartitionDetail, at eligible) string {
 		return fmt.Sprintf("only %s may have its records: start it; if it is lost, so are they, and chronikctl topic move gives the partition "+
 			"another replica, which can be elected",
 			brokersText(whole))
-	case len(whole) == 0:
-		return fmt.Sprintf("no replica is known to have all acknowledged records; what the longest of %s lacks is lost",
+	case len(whole) == 0: // as after chronikd recover, which may lose nothing
+		const unknown = "the metadata do not say which replicas have all acknowledged records; "
+		if away := p.OfflineReplicas; len(away) > 0 {
+			return unknown + fmt.Sprintf("what only %s may have is lost, because not all replicas take part", brokersText(away))
+		}
+		return unknown + fmt.Sprintf("all of them, on %s, take part, and `chronikctl cluster health` says whether any record is lost",
 			brokersText(p.Replicas))
 	}
 	return fmt.Sprintf("%s may have acknowledged records that the other replicas lack, which are lost unless it is elected", brokersText(whole))

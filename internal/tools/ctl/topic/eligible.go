@@ -23,6 +23,7 @@ type eligible struct {
 	last []int32 // the last replicas in sync, if there are no others
 
 	adding, removing []int32
+	least            int // min.insync.replicas; 0 if it is not known
 }
 
 // askEligible returns the eligible leader replicas of topics that have an impaired partition, and
@@ -114,7 +115,7 @@ func state(p *partition, at eligible, err error) string {
 	if len(behind) > 0 {
 		why = append(why, "replica not in sync on "+brokersText(behind))
 	}
-	if len(at.elr) > 0 {
+	if len(at.elr) > 0 || len(p.ISR) < min(at.least, len(p.Replicas)-len(at.adding)) { // chronik needs no more than there are
 		why = append(why, "fewer in sync than min.insync.replicas")
 	}
 	return strings.Join(why, ", ")

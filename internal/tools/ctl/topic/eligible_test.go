@@ -2,6 +2,7 @@ package topic
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -27,6 +28,9 @@ func TestTheStateNamesItsReason(t *testing.T) {
 		"replica not in sync on broker 2": {partition{Leader: 1, Replicas: three, ISR: []int32{1, 3}}, eligible{}},
 		"replica offline on broker 3, replica not in sync on broker 2, fewer in sync than min.insync.replicas": {
 			partition{Leader: 1, Replicas: three, ISR: []int32{1}, Offline: []int32{3}}, eligible{elr: []int32{3}}},
+		"replica not in sync on broker 2, fewer in sync than min.insync.replicas": {
+			partition{Leader: 1, Replicas: []int32{1, 2}, ISR: []int32{1}}, eligible{least: 2}},
+		"copying to broker 3":               {partition{Leader: 1, Replicas: three, ISR: []int32{1, 2}}, eligible{adding: []int32{3}, least: 3}},
 		"offline: it waits for brokers 1,2": {partition{Leader: -1, Replicas: three, ISR: []int32{1}}, eligible{elr: []int32{2}}},
 		"offline: no replica has all acknowledged records; the last one in sync was on broker 2": {
 			partition{Leader: -1, Replicas: three}, eligible{last: []int32{2}}},
@@ -35,6 +39,29 @@ func TestTheStateNamesItsReason(t *testing.T) {
 		if got := state(&c.p, c.at, nil); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// After chronikd recover no partition with several replicas has members, and an election in which
+// all replicas take part may lose nothing.
+func TestAnElectionThatMayLoseNothingDoesNotSayThatItLoses(t *testing.T) {
+	p := kadm.PartitionDetail{Replicas: []int32{1, 2, 3}}
+	if got := uncleanLoss(p, eligible{}); strings.Contains(got, "is lost, because") || !strings.Contains(got, "`chronikctl cluster health` says") {
+		t.Error(got)
+	}
+	p.OfflineReplicas = []int32{2}
+	if got := uncleanLoss(p, eligible{}); !strings.Contains(got, "what only broker 2 may have is lost") {
+		t.Error(got)
+	}
+}
+
+// min.insync.replicas comes with the configs of a topic.
+func TestTheStateKnowsMinISR(t *testing.T) {
+	two := "2"
+	f := facts{configs: kadm.ResourceConfigs{{Name: "t", Configs: []kadm.Config{{Key: "min.insync.replicas", Value: &two}}}}}
+	got := f.partition(kadm.PartitionDetail{Topic: "t", Leader: 1, Replicas: []int32{1, 2}, ISR: []int32{1}})
+	if want := "replica not in sync on broker 2, fewer in sync than min.insync.replicas"; got.State != want {
+		t.Errorf("%q, want %q", got.State, want)
 	}
 }
 
