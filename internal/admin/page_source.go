@@ -131,7 +131,7 @@ func aboutTopic(d *page.TopicDetail) func(*health.Finding) bool {
 		if f.About == nil {
 			return false
 		}
-		several := f.About.Dir != "" || len(f.About.Partitions) > 1 // of which some are named
+		several := len(f.About.Partitions) != 1 && f.About.Dir != "" || len(f.About.Partitions) > 1 // of which some are named
 		return several && dirs[f.About.Dir] ||
 			slices.ContainsFunc(d.Partitions, func(p view.Log) bool { return f.IsAboutLog(p.String()) })
 	}

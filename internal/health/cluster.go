@@ -301,6 +301,7 @@ func (a *About) bound() {
 		return
 	}
 	a.Brokers = slices.Clone(a.Brokers[:min(len(a.Brokers), maxAbout)])
+	a.Awaits = slices.Clone(a.Awaits[:min(len(a.Awaits), maxAbout)])
 	a.Partitions = slices.Clone(a.Partitions[:min(len(a.Partitions), maxAbout)])
 	cut(maxText, &a.Dir, &a.Group)
 	for i := range a.Partitions {

@@ -76,6 +76,9 @@ type About struct {
 	Dir        string   `json:"dir,omitempty"`
 	Partitions []string `json:"partitions,omitempty"` // topic-partition
 	Group      string   `json:"group,omitempty"`
+	// Awaits are the brokers without whose remedies Brokers cannot return to order: their logs are
+	// damaged, and those of Brokers copy from them.
+	Awaits []int32 `json:"awaits,omitempty"`
 }
 
 // IsAbout reports whether the finding is about a broker.

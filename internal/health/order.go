@@ -53,13 +53,19 @@ func (f *Finding) concerns(broker int32) bool {
 	return broker != NoBroker && (f.Broker == broker || f.IsAbout(broker))
 }
 
+// awaits reports whether what a finding describes waits for the remedies of a broker, which would
+// wait without end if they came after it.
+func (f *Finding) awaits(broker int32) bool {
+	return f.About != nil && slices.Contains(f.About.Awaits, broker)
+}
+
 // before returns what must come before the remedy of a finding, empty if nothing must. stopped are
 // the brokers of stopping.
 func before(f *Finding, all []Finding, stopped []int32) string {
 	var first []string
 	for i := range all {
 		h := &all[i]
-		if h.Holds != "" && !h.concerns(f.Broker) && !stopMends(all, h) && !slices.Contains(first, h.Holds) {
+		if h.Holds != "" && !h.concerns(f.Broker) && !h.awaits(f.Broker) && !stopMends(all, h) && !slices.Contains(first, h.Holds) {
 			first = append(first, h.Holds)
 		}
 	}

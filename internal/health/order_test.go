@@ -19,6 +19,8 @@ func TestRemediesThatStopBrokersHaveAnOrder(t *testing.T) {
 		x.Broker, x.Check, x.Severity, x.Remedy, x.Holds = NoBroker, CheckBrokers, Warn, "start it", "bring back "+BrokerSubject(broker)
 		return x
 	}
+	waiting := away(2)
+	waiting.About.Awaits = []int32{3}
 	quorum := Finding{Broker: NoBroker, Check: CheckQuorum, Subject: "metadata quorum", Severity: Warn, Remedy: "start brokers",
 		Holds: "start the other brokers"}
 	const (
@@ -32,7 +34,9 @@ func TestRemediesThatStopBrokersHaveAnOrder(t *testing.T) {
 		"nothing else": {[]Finding{stop(1, Bad)}, map[int32]string{1: ""}},
 		"another broker is down": {[]Finding{stop(3, Bad), away(2)},
 			map[int32]string{3: back}},
-		"it is not in order itself": {[]Finding{stop(3, Bad), away(3)}, map[int32]string{3: ""}},
+		"it is not in order itself":       {[]Finding{stop(3, Bad), away(3)}, map[int32]string{3: ""}},
+		"it waits for the one that stops": {[]Finding{stop(3, Bad), waiting}, map[int32]string{3: ""}},
+		"it waits for another one":        {[]Finding{stop(1, Bad), waiting}, map[int32]string{1: back}},
 		"the metadata would lose their majority": {[]Finding{stop(1, Bad), quorum},
 			map[int32]string{1: "first start the other brokers, before any other broker stops; then "}},
 		"two in the same state": {[]Finding{stop(1, Bad), stop(2, Bad)},

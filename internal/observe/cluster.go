@@ -251,6 +251,7 @@ func (s *survey) led(t *metadata.Topic, index int32, p *metadata.Partition) {
 			continue
 		}
 		s.x.Brokers[b].OutOfSync.Add(t.Name, index)
+		s.awaits(id, p.Leader, metadata.TopicPartition{Topic: t.ID, Partition: index})
 		switch {
 		case len(p.ISR) < least:
 			s.x.Brokers[b].BelowMin.Add(t.Name, index)
@@ -260,5 +261,18 @@ func (s *survey) led(t *metadata.Topic, index int32, p *metadata.Partition) {
 	}
 	if missing {
 		leader.UnderReplicated++
+	}
+}
+
+// awaits notes that a replica is not in sync with a leader, see view.Broker.Awaits.
+func (s *survey) awaits(broker, leader int32, tp metadata.TopicPartition) {
+	b := &s.x.Brokers[s.at[broker]]
+	at, known := s.at[leader]
+	damaged := known && slices.Contains(s.states[at].Damaged, tp)
+	switch first := b.OutOfSync.Count == 1; {
+	case b.State != metadata.Active.String(), !damaged, !first && len(b.Awaits) == 0:
+		b.Awaits = nil
+	case !slices.Contains(b.Awaits, leader):
+		b.Awaits = append(b.Awaits, leader)
 	}
 }

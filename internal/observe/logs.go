@@ -123,7 +123,7 @@ func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition
 		x.Dir = r.lostDir(tp, err)
 	}
 	x.Leader, x.LeaderEpoch, x.ISR, x.Replicas = p.Leader, p.LeaderEpoch, p.ISR, p.Replicas
-	x.Replicated = len(p.Replicas) > 1
+	x.Replicated, x.MinISR = len(p.Replicas) > 1, r.Settings.MinISR(r.img, t, p)
 	switch {
 	case err == nil:
 		e := at.Ends()

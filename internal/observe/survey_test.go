@@ -143,6 +143,25 @@ func TestReplicasNotInSyncCountForTheirBroker(t *testing.T) {
 	}
 }
 
+// A replica that is not in sync with a leader whose log is damaged waits for that one, unless it is
+// not there: then it may have what the leader lacks.
+func TestAReplicaWaitsForALeaderWithADamagedLog(t *testing.T) {
+	w := newWorld(t)
+	w.partition(metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: []int32{1, 2}})
+	awaits := func() []int32 { return w.at(time.Now()).Brokers[2].Awaits }
+	if got := awaits(); len(got) > 0 {
+		t.Errorf("the leader's log is whole: %v", got)
+	}
+	w.state(1, metadata.BrokerState{Liveness: metadata.Active, Damaged: []metadata.TopicPartition{{Topic: topicA}}})
+	if got := awaits(); !slices.Equal(got, []int32{1}) {
+		t.Errorf("the leader's log is damaged: %v", got)
+	}
+	w.state(3, metadata.BrokerState{})
+	if got := awaits(); len(got) > 0 {
+		t.Errorf("it is fenced: %v", got)
+	}
+}
+
 // After a recovery the metadata do not say which replicas are in sync. What is known is which ones
 // are there, and not that logs are damaged.
 func TestRecoveredPartitionsWaitForAnOperator(t *testing.T) {

@@ -42,6 +42,10 @@ type Broker struct {
 	Damaged     Partitions `json:"damaged"`
 	LastDamaged Partitions `json:"lastDamaged"`
 	SoleDamaged Partitions `json:"soleDamaged"`
+	// Awaits are the leaders of the partitions in OutOfSync if the logs of all of them are damaged
+	// there, so that this broker copies nothing before these are repaired. Otherwise, and unless it
+	// is active, Awaits is empty.
+	Awaits []int32 `json:"-"`
 	// Lag is what it lacks of the partitions that the answering broker leads. Follows reports
 	// whether it has replicas of those.
 	Lag     Lag  `json:"lag"`

@@ -26,6 +26,7 @@ type Log struct {
 	LeaderEpoch    int32   `json:"leaderEpoch"`
 	ISR            []int32 `json:"isr"`
 	Replicas       []int32 `json:"replicas"`
+	MinISR         int     `json:"-"` // the effective min.insync.replicas; 0 if it is not known
 	LogStart       int64   `json:"logStart"`
 	LocalStart     int64   `json:"localStart"` // only the object store has the records below it
 	HighWatermark  int64   `json:"highWatermark"`

@@ -333,6 +333,9 @@ func checkBrokers(f *Facts, n *notes) {
 		b := &c.Brokers[i]
 		x := health.OfBroker(b.ID)
 		x.Severity, x.Holds = health.Warn, holds(b)
+		if b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
+			x.About.Awaits = b.Awaits
+		}
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + f.unreached(b.ID)
@@ -375,6 +378,7 @@ func checkBrokers(f *Facts, n *notes) {
 				x.Remedy = "do not stop another broker now; follow its own findings about these partitions (" + clusterPage + ")"
 			}
 		}
+		x.Remedy = awaiting(b, x.About.Awaits, x.Remedy)
 		if b.VotesOnly {
 			x.Problem += "; it only votes, so clients notice nothing"
 			x.Works = "everything; if one more voter fails, the metadata may have no leader"
@@ -420,6 +424,16 @@ func checkBrokers(f *Facts, n *notes) {
 		}
 		n.addShared(x)
 	}
+}
+
+// awaiting returns what to do about a broker that waits for the remedies of others; if it waits for
+// none, or has more damaged logs than those that wait, that is remedy.
+func awaiting(b *view.Broker, others []int32, remedy string) string {
+	if len(others) == 0 || b.Damaged.Count > b.OutOfSync.Count {
+		return remedy
+	}
+	return fmt.Sprintf("follow the findings of %s, whose logs of these partitions are damaged: they say what to save on broker %d before "+
+		"a repair (%s)", brokersText(others), b.ID, clusterPage)
 }
 
 // fencedRemedy returns what to do about a broker that is fenced.

@@ -176,10 +176,7 @@ func (f *Facts) whole() []string {
 	logs := path.Join(f.Settings.DataDir, "logs")
 	for _, d := range f.Dirs {
 		if f.absolute(d.Path) != logs || d.JournalApart {
-			return []string{
-				"--config",
-				"/etc/chronik/chronikd.yaml",
-			} // the broker does not know which file was read; this is the file of the unit
+			return []string{"--config", unitConfig}
 		}
 	}
 	return []string{"--dir", f.Settings.DataDir}

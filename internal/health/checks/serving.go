@@ -119,8 +119,9 @@ func (f *Facts) arrivals(d *view.Dir, n *notes) {
 func (f *Facts) repair(p *view.Log) string {
 	dir, before, more := p.Dir, "", []string(nil)
 	if p.Replicated {
-		before = "bring back the other brokers with replicas of it, which copy nothing from here; if they have lost it, "
+		before = "bring back the other brokers with replicas of it, which copy nothing from here; if none of them is whole, "
 	}
+	save := f.saving(p)
 	if f.Cluster != nil { // other partitions of the directory have replicas, which replace what a repair leaves of these
 		more = []string{"--last-copy"}
 	}
@@ -148,9 +149,9 @@ func (f *Facts) repair(p *view.Log) string {
 			at = append(at, "--journal", f.absolute(d.Journal))
 		}
 	}
-	return before + "stop the broker, run " + logCommand("verify", at) + ", which lists the damage, and " +
+	return before + save.before + "stop the broker, run " + logCommand("verify", at) + ", which lists the damage, and " +
 		logCommand("repair", at, append([]string{"--backup", f.backup(dir)}, more...)...) +
-		", which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)"
+		", which asks before it changes anything, then start the broker" + save.after + " (docs/operations.md, A damaged disk)"
 }
 
 // logCommand returns a chronikctl log command with the flags that name the directories, and more.
@@ -256,7 +257,7 @@ func together(logs []view.Log) (groups [][]view.Log) {
 // those of the others.
 func (f *Facts) unusable(group []view.Log) health.Finding {
 	p, it, replica := &group[0], "it", "the replica on this broker is"
-	x := health.OfLog(p.String())
+	x := f.ofLog(p)
 	x.Works = "the other partitions of the topic can be written and read"
 	if len(group) > 1 {
 		list := view.Partitions{}
@@ -327,7 +328,11 @@ func renewal(p *view.Log) string {
 	if p.Elsewhere {
 		return renews
 	}
-	return "remove no directory of this broker; follow the finding of the partition's leader, which " +
+	if p.Leader >= 0 {
+		return fmt.Sprintf("remove and repair nothing of it on this broker; follow the finding of broker %d, its leader, which first saves "+
+			"what this broker has (docs/replication.md, A damaged replica)", p.Leader)
+	}
+	return "remove and repair nothing of it on this broker; follow the finding of the partition's leader, which " +
 		health.Command("chronikctl", "topic", "describe", p.Topic) + " names (docs/replication.md, A damaged replica)"
 }
 
@@ -340,7 +345,10 @@ func (f *Facts) former(p *view.Log) health.Finding {
 	x.Severity = health.Warn
 	x.Problem = fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
 		"records; its %s are in %s", text.Bytes(p.Former.Bytes), p.Former.Path)
-	x.Works, x.Stops = "the partition can be written and read", true
+	x.Works, x.Stops = "its records can be read, and "+newRecords(p), true
+	if p.Leader < 0 {
+		x.Works = "the other partitions of the topic can be written and read"
+	}
 	x.Remedy = dump + " prints what can be read; produce again what consumers need, then stop the broker, remove that directory, and start " +
 		"the broker (docs/replication.md, A damaged replica)"
 	return x
@@ -535,7 +543,7 @@ func checkDamage(f *Facts, n *notes) {
 		}
 		first := p.Damages[0]
 		problem := fmt.Sprintf("%s cannot be read: %s holds no valid record batches there", offsets(first), first.Where)
-		works := fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next)
+		works := fmt.Sprintf("the records before the damage and from offset %d on can be read, and %s", first.Next, newRecords(&p))
 		read := []string{"--from", strconv.FormatInt(first.Next, 10)}
 		what := " reads the records after the damage"
 		if more := len(p.Damages) - 1; more > 0 {
@@ -544,12 +552,15 @@ func checkDamage(f *Facts, n *notes) {
 				ranges = fmt.Sprintf("%d more ranges", more)
 			}
 			problem = fmt.Sprintf("%s and %s cannot be read; the first damage is in %s", offsets(first), ranges, first.Where)
-			works, read, what = "all other records can be read, and new ones can be written", []string{
+			works, read, what = "all other records can be read, and "+newRecords(&p), []string{
 				"--skip-damaged",
 			}, " reads all other records"
 		}
+		if p.Leader < 0 {
+			works = "the other partitions of the topic can be written and read"
+		}
+		x := f.ofLog(&p)
 		if p.Elsewhere || p.Renews {
-			x := health.OfLog(p.String())
 			x.Severity, x.Problem, x.Works = health.Warn, "the replica on this broker is damaged: "+problem, servedElsewhere
 			x.Remedy = renewal(&p)
 			if !p.Elsewhere {
@@ -559,9 +570,13 @@ func checkDamage(f *Facts, n *notes) {
 			continue
 		}
 		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Partition))}, read...)
-		x := health.OfLog(p.String())
 		x.Severity, x.Problem, x.Works = health.Bad, problem, works
-		x.Remedy, x.Stops = health.Command(read...)+what+"; to repair, "+f.repair(&p), true
+		x.Remedy, x.Stops = "to repair, "+f.repair(&p), true
+		if p.Leader >= 0 {
+			x.Remedy = health.Command(read...) + what + "; " + x.Remedy
+		} else {
+			x.Problem += "; the partition has no leader, so clients neither write nor read it"
+		}
 		n.addFinding(x)
 	}
 	if more := count - mostPartitions; more > 0 {
@@ -586,8 +601,9 @@ func checkMissing(f *Facts, n *notes) {
 		x.Remedy = "let the broker run until its records are elsewhere: " + f.elsewhere(p) +
 			" (docs/operations.md, Files that are removed)"
 		if p.Elsewhere {
-			x.Severity, x.Works = health.Warn, servedElsewhere+"; the broker copies the partition again"
-			x.Remedy = "find out who removes files of the broker"
+			x.Severity, x.Works = health.Warn, servedElsewhere+", unless their files were removed, too, which their brokers report "+
+				"within two minutes; this broker copies the partition again"
+			x.Remedy = "find out who removes files of the broker, and let all brokers with a replica run until the copy is complete"
 		}
 		n.addFinding(x)
 	}
