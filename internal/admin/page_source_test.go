@@ -13,12 +13,15 @@ func TestFindingsAboutATopic(t *testing.T) {
 	d := page.TopicDetail{Topic: view.Topic{Name: "t"}, Partitions: []view.Log{
 		{Topic: "t", Partition: 0, Dir: "/a"}, {Topic: "t", Partition: 1, Planned: "/b", Error: "no inode", Offline: true}}}
 	about, others := aboutTopic(&d), []string{"x-0", "x-1"}
+	other := health.OfLog("x-0") // one in the same directory
+	other.About.Dir = "/b"
 	for _, c := range []struct {
 		finding health.Finding
 		want    bool
 	}{
 		{health.OfLog("t-1"), true},
 		{health.OfLog("t-x-1"), false},
+		{other, false},
 		{health.OfDir("/a"), false},
 		{health.OfDir("/b"), true},
 		{health.OfLogs("/b", others), true},

@@ -7,9 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // What an error means is known where the error is: the view has it besides the text.
@@ -44,5 +49,24 @@ func TestALogThatIsBeingCreatedIsNoFault(t *testing.T) {
 	}
 	if !errors.Is(young, replica.ErrOffline) {
 		t.Error("clients would not get the error of an offline partition")
+	}
+}
+
+// A log has the limit below which clients with acks=all are refused.
+func TestALogHasItsMinISR(t *testing.T) {
+	w := newWorld(t)
+	profiles, err := durability.NewSet()
+	must.OK(t, err)
+	s := Logs{Self: 1, Image: w.applier.Image, Replicas: new(replica.Manager), Storage: new(storage.Manager),
+		Settings: replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Logger: zap.NewNop(),
+			Configs: configdef.New(configdef.Options{Profiles: profiles}), Static: map[string]string{"min.insync.replicas": "2"}})}
+	seen := 0
+	s.Each(func(x *view.Log) {
+		if seen++; x.MinISR != 2 {
+			t.Errorf("%+v", x)
+		}
+	})
+	if seen != 1 {
+		t.Errorf("%d logs", seen)
 	}
 }

@@ -333,9 +333,6 @@ func checkBrokers(f *Facts, n *notes) {
 		b := &c.Brokers[i]
 		x := health.OfBroker(b.ID)
 		x.Severity, x.Holds = health.Warn, holds(b)
-		if b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
-			x.About.Awaits = b.Awaits
-		}
 		switch b.State {
 		case "fenced":
 			x.Problem = "it is fenced: it sends no heartbeats, or its metadata stand still" + f.unreached(b.ID)
@@ -378,7 +375,7 @@ func checkBrokers(f *Facts, n *notes) {
 				x.Remedy = "do not stop another broker now; follow its own findings about these partitions (" + clusterPage + ")"
 			}
 		}
-		x.Remedy = awaiting(b, x.About.Awaits, x.Remedy)
+		awaiting(b, &x)
 		if b.VotesOnly {
 			x.Problem += "; it only votes, so clients notice nothing"
 			x.Works = "everything; if one more voter fails, the metadata may have no leader"
@@ -426,14 +423,15 @@ func checkBrokers(f *Facts, n *notes) {
 	}
 }
 
-// awaiting returns what to do about a broker that waits for the remedies of others; if it waits for
-// none, or has more damaged logs than those that wait, that is remedy.
-func awaiting(b *view.Broker, others []int32, remedy string) string {
-	if len(others) == 0 || b.Damaged.Count > b.OutOfSync.Count {
-		return remedy
+// awaiting completes the finding about a broker that waits for the remedies of others, if these are
+// all that it waits for.
+func awaiting(b *view.Broker, x *health.Finding) {
+	if len(b.Awaits) == 0 || b.FailedDirs+b.HungDirs+b.LowDirs > 0 || b.Damaged.Count > b.OutOfSync.Count {
+		return
 	}
-	return fmt.Sprintf("follow the findings of %s, whose logs of these partitions are damaged: they say what to save on broker %d before "+
-		"a repair (%s)", brokersText(others), b.ID, clusterPage)
+	x.About.Awaits = b.Awaits
+	x.Remedy = fmt.Sprintf("follow the findings of %s, whose logs of these partitions are damaged: they say what to save on broker %d "+
+		"before a repair (%s)", brokersText(b.Awaits), b.ID, clusterPage)
 }
 
 // fencedRemedy returns what to do about a broker that is fenced.

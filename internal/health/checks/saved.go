@@ -73,8 +73,8 @@ func (f *Facts) saving(p *view.Log) saving {
 	return s
 }
 
-// again is how records are written again that were saved in files. Another replica than the repaired
-// one may lead after all, and have them.
+// again is how records are written again that were saved in files. Another replica than the
+// repaired one may lead after all, and have them.
 func (f *Facts) again(p *view.Log, files []string) string {
 	produce := health.Command("chronikctl", "produce", p.Topic, "--input", "json", "--same-partition", "--file", files[0])
 	if len(p.Damages) == 0 {

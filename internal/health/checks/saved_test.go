@@ -45,7 +45,8 @@ func TestARepairLosesNothingThatAnotherReplicaHas(t *testing.T) {
 		p.Damages = append(p.Damages, view.Damage{From: 9, Next: 10})
 	}
 	p.Replicas, p.CleanupPolicy = []int32{1, 2, 3}, "compact"
-	inOrder(t, damageOf(t, f, p).Remedy, "broker 1 run", "broker 2 run", "likewise for 2 more ranges", "--last-copy", "likewise from the other files", "newer records")
+	inOrder(t, damageOf(t, f, p).Remedy, "broker 1 run", "broker 2 run", "likewise for 2 more ranges", "--last-copy",
+		"likewise from the other files", "newer records")
 	p.Damages, p.Offline, p.Error = nil, true, "short"
 	f.Partitions, f.Serving = []view.Log{*p}, true
 	findings, _ := examined(t, Checks(), f)

@@ -30,7 +30,8 @@ func TestTheStateNamesItsReason(t *testing.T) {
 			partition{Leader: 1, Replicas: three, ISR: []int32{1}, Offline: []int32{3}}, eligible{elr: []int32{3}}},
 		"replica not in sync on broker 2, fewer in sync than min.insync.replicas": {
 			partition{Leader: 1, Replicas: []int32{1, 2}, ISR: []int32{1}}, eligible{least: 2}},
-		"copying to broker 3":               {partition{Leader: 1, Replicas: three, ISR: []int32{1, 2}}, eligible{adding: []int32{3}, least: 3}},
+		"copying to broker 3": {partition{Leader: 1, Replicas: three, ISR: []int32{1, 2}},
+			eligible{adding: []int32{3}, least: 3}},
 		"offline: it waits for brokers 1,2": {partition{Leader: -1, Replicas: three, ISR: []int32{1}}, eligible{elr: []int32{2}}},
 		"offline: no replica has all acknowledged records; the last one in sync was on broker 2": {
 			partition{Leader: -1, Replicas: three}, eligible{last: []int32{2}}},
@@ -46,11 +47,12 @@ func TestTheStateNamesItsReason(t *testing.T) {
 // all replicas take part may lose nothing.
 func TestAnElectionThatMayLoseNothingDoesNotSayThatItLoses(t *testing.T) {
 	p := kadm.PartitionDetail{Replicas: []int32{1, 2, 3}}
-	if got := uncleanLoss(p, eligible{}); strings.Contains(got, "is lost, because") || !strings.Contains(got, "`chronikctl cluster health` says") {
+	got := uncleanLoss(p, eligible{})
+	if strings.Contains(got, "is lost, because") || !strings.Contains(got, "`chronikctl cluster health` reports whether") {
 		t.Error(got)
 	}
 	p.OfflineReplicas = []int32{2}
-	if got := uncleanLoss(p, eligible{}); !strings.Contains(got, "what only broker 2 may have is lost") {
+	if got = uncleanLoss(p, eligible{}); !strings.Contains(got, "what only broker 2 may have is lost") {
 		t.Error(got)
 	}
 }
