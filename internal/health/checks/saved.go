@@ -64,7 +64,7 @@ func (f *Facts) saving(p *view.Log) saving {
 	if more := len(ranges) - mostSaved; more > 0 {
 		s.before += fmt.Sprintf("; likewise for %s, which `chronikctl log verify` lists", text.Plural(more, "more range", "more ranges"))
 	}
-	s.before += "; then, on this machine, "
+	s.before += "; then, on the machine of " + health.BrokerSubject(f.Cluster.Self) + ", "
 	s.after = ", and when `chronikctl cluster health` shows all replicas in sync (if another one leads until then, follow its finding), " +
 		f.again(p, files) + "; they get new offsets"
 	if strings.Contains(p.CleanupPolicy, "compact") {
