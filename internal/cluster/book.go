@@ -169,6 +169,7 @@ func (b *book) refusedBy(e link.Event) (gone int32) {
 		var m *link.Mismatch
 		switch {
 		case e.Kind == link.Connected:
+			s.itself = false
 			if s.node, s.rejected = e.Peer.Node, ""; s.member != e.Peer.Member {
 				s.member, s.since = e.Peer.Member, time.Now()
 			}
@@ -179,6 +180,8 @@ func (b *book) refusedBy(e link.Event) (gone int32) {
 				b.discard(s.peer)
 				s.peer = nil
 			}
+		case e.Kind == link.Rejected && errors.As(e.Err, &m) && m.Reason == link.Twin:
+			s.itself = true // and dialed still: that shows how long the other process runs
 		case e.Kind == link.Rejected && errors.As(e.Err, &m) && slices.Contains(forGood, m.Reason):
 			if s.rejected == "" {
 				s.refused = time.Now()

@@ -89,10 +89,10 @@ type Cluster struct {
 	subjects  [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
 	snapshots atomic.Pointer[SnapshotService]                     // since ServeSnapshots
 	watched   atomic.Pointer[Watched]
-	noteStale atomic.Pointer[func(int32, metadata.ID, []metadata.Endpoint)] // since OnStale
 	// votersWait is nil if the voters are those of cluster.seeds, or another node leads.
 	votersWait atomic.Pointer[votersWait]
 	others     others
+	twins      twins
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -102,15 +102,16 @@ type Cluster struct {
 // Open opens the metadata directory and the links, and begins to dial the seeds. The caller must
 // serve Accept on the listener for brokers and call Close.
 func Open(o Options) (*Cluster, error) {
-	c := &Cluster{o: o, began: time.Now(), others: others{heard: map[int32]health.Heard{}, asked: map[int32]bool{}}}
+	own := ""
+	if len(o.Endpoints) > 0 {
+		own = address(o.Endpoints[0].Host, o.Endpoints[0].Port)
+	}
+	c := &Cluster{o: o, began: time.Now(), others: others{heard: map[int32]health.Heard{}, asked: map[int32]bool{}}, twins: newTwins(o.Node, own)}
 	if !c.Linked() { // the rest is news of other brokers
 		c.o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 		o = c.o
 	}
-	own := ""
-	if len(o.Endpoints) > 0 {
-		own = address(o.Endpoints[0].Host, o.Endpoints[0].Port)
-	} else if c.Linked() {
+	if own == "" && c.Linked() {
 		return nil, errors.New("there is no listener for other brokers")
 	}
 	c.seen.Store(new(string))
@@ -132,7 +133,7 @@ func Open(o Options) (*Cluster, error) {
 	})
 	c.links, err = link.New(link.Options{
 		Identity: c.identity, Secrets: o.Secrets, Notify: c.notify, Log: o.Log.Named("link"), Dial: o.Dial, Admit: o.Admit,
-		Trusts: o.Trusts, Urgent: urgent,
+		Trusts: o.Trusts, Urgent: urgent, Met: c.met,
 		Handler: &router{
 			heard: c.book.heard, operator: c.Operator(), store: c.store, server: c.serve, log: o.Log.Named("link"),
 			reports: func(body []byte) ([]byte, error) { return c.reporter.Load().answer(body) }, subject: c.handleSubject,
@@ -369,6 +370,7 @@ func (c *Cluster) state() membership.State {
 func (c *Cluster) identity() link.Identity {
 	id := link.Identity{
 		ClusterName: c.o.Conf.Name, Node: c.o.Node, Member: c.self.ID, BrokerEpoch: -1, FeatureLevel: int16(metadata.MaxFeatureLevel),
+		Address: c.self.Address,
 	}
 	if r := c.clusterRecord(); r != nil {
 		id.ClusterID, id.Generation = r.ID, r.Generation

@@ -23,8 +23,8 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 	applier := metadata.NewApplier(c.o.Log.Named("controller"))
 	loop := controller.NewLoop(controller.LoopOptions{
 		Store: ownTerm{c.store}, Images: applier, Leadership: leadership{c}, Own: own, MinISR: minISR, Unclean: unclean, Now: c.now,
-		LogStates: c.askReports, Stale: c.stale,
-		Timeout: c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
+		LogStates: c.askReports,
+		Timeout:   c.o.Conf.Session, Interval: c.o.Conf.Heartbeat, DrainTime: c.o.Conf.DrainTime,
 		Balance: c.o.Conf.Balance, InternalReplicas: c.o.InternalReplicas, Seeds: len(c.o.Conf.Seeds), Log: c.o.Log.Named("controller"),
 	})
 	applier.Subscribe("controller", loop.Follow)
@@ -48,18 +48,6 @@ func (c *Cluster) Control(own [16]byte, minISR func(*metadata.Image, *metadata.T
 		}
 	})
 	return nil
-}
-
-// OnStale sets what is called with registrations that the controller of this node refuses because
-// another process has registered with their node.id. It must not block.
-func (c *Cluster) OnStale(note func(broker int32, incarnation metadata.ID, listeners []metadata.Endpoint)) {
-	c.noteStale.Store(&note)
-}
-
-func (c *Cluster) stale(q *controller.RegisterRequest) {
-	if note := c.noteStale.Load(); note != nil {
-		(*note)(q.Broker, q.Incarnation, q.Listeners)
-	}
 }
 
 // now reads a monotonic clock.

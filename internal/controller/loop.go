@@ -75,9 +75,6 @@ type LoopOptions struct {
 	// are no unclean elections.
 	LogStates func(ctx context.Context, of *metadata.Broker, logs []metadata.TopicPartition) (
 		map[metadata.TopicPartition]election.LogState, error)
-	// Stale is called with a registration that is refused because another process has registered
-	// with its node.id. It must not block. Nil: nothing is.
-	Stale func(*RegisterRequest)
 	// Now reads a monotonic clock.
 	Now func() time.Duration
 	// Timeout and Interval are those of the brokers' sessions; 0 for the defaults. DrainTime bounds

@@ -69,9 +69,6 @@ func (l *Loop) admit(q *RegisterRequest) (inTerm, error) {
 		live = b.Member
 	}
 	if err := admit(img, q, live); err != nil {
-		if refused := (*Error)(nil); errors.As(err, &refused) && refused.Kind == StaleBrokerEpoch && l.opt.Stale != nil {
-			l.opt.Stale(q)
-		}
 		return inTerm{}, err
 	}
 	if incarnation, _, ok := l.sessions.live(q.Broker); !ok || incarnation != q.Incarnation {

@@ -84,6 +84,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	b.certs.OnChange(c.EndUntrusted)
 	if r.linked() {
 		b.health.Join(c.Reports)
+		b.health.Add(func(f *checks.Facts) { f.Twins = c.Twins(f.Now) })
 		if err := metrics.RegisterReports(b.reg, observe.Reports(b.health)); err != nil {
 			return err
 		}
@@ -321,7 +322,6 @@ func (b *Broker) observeCluster(r *components) error {
 	r.cluster.Lags, r.cluster.Changed = r.replicas.Lags, b.health.Expect
 	r.cluster.Member = func(img *metadata.Image, x *view.Cluster) { r.member.streams.Describe(img, b.version, x) }
 	r.cluster.Elections, r.cluster.ISRChanges = metrics.NewElections(b.reg), metrics.NewISRChanges(b.reg)
-	r.member.OnStale(r.cluster.Stale)
 	b.health.Add(r.cluster.Facts)
 	b.health.Add(func(f *checks.Facts) { // after the source that sets the other fields
 		self, _ := r.applier.Image().Broker(r.conf.NodeID)

@@ -98,9 +98,29 @@ func (r *Report) Add(others []Heard, now time.Time) {
 			all = append(all, h.own(all)...)
 		}
 	}
-	r.Findings = causes(all)
+	r.Findings = causes(r.processes(all, others, now))
 	InOrder(r.Findings, slices.Clone(r.Findings))
 	Sort(r.Findings)
+}
+
+// processes adds to findings those about processes that this broker or another one has, and that are
+// not in the list. Two processes of a broker need not meet all others.
+func (r *Report) processes(all []Finding, others []Heard, now time.Time) []Finding {
+	add := func(list []Finding) {
+		for _, f := range list {
+			same := func(x Finding) bool { return x.Check == CheckProcesses && x.Subject == f.Subject }
+			if f.Check == CheckProcesses && !slices.ContainsFunc(all, same) {
+				all = append(all, f)
+			}
+		}
+	}
+	add(r.Findings)
+	for i := range others {
+		if h := &others[i]; h.Fresh(now) {
+			add(h.Report.Findings)
+		}
+	}
+	return all
 }
 
 // causes returns findings without those that follow from another one, which is not less severe.
@@ -108,8 +128,13 @@ func causes(all []Finding) []Finding {
 	known := map[string]int{} // the worst severity of each, as a rank from 1
 	rank := func(f *Finding) int { return 1 + slices.Index(Severities(), f.Severity) }
 	for i := range all {
-		if f := &all[i]; f.Broker != NoBroker {
-			cause := Cause(f.Check, f.Broker)
+		f := &all[i]
+		of := []int32{f.Broker}
+		if f.Broker == NoBroker && f.About != nil {
+			of = f.About.Brokers
+		}
+		for _, broker := range of {
+			cause := Cause(f.Check, broker)
 			if worst, ok := known[cause]; !ok || rank(f) < worst {
 				known[cause] = rank(f)
 			}

@@ -294,6 +294,10 @@ const CheckRefused = "refused"
 // CheckReports is the check of the reports of other brokers.
 const CheckReports = "reports"
 
+// CheckProcesses is the check for two processes that run as one broker. Each broker meets both, and
+// the finding of any is in the reports of all.
+const CheckProcesses = "processes"
+
 // CheckBrokers is the check whose findings are about a broker that is not in order, as the metadata
 // show it.
 const CheckBrokers = "brokers"

@@ -41,7 +41,7 @@ import (
 //	PF       mac 32; without a secret: none
 //	RY       none
 //	CL       see ClientHello
-//	NO       reason u8 | cause | 0 u8 | remedy
+//	NO       reason u8 | cause | 0 u8 | remedy, and if there is an address | 0 u8 | address
 //	mac of   label | length u32, helloD | length u32, helloA or nonceA | with TLS: its material 32
 //
 // What it protects from:
@@ -154,12 +154,18 @@ func (l *Links) hello(lane Lane) *Hello {
 		Identity: l.opts.Identity(), Lane: lane, Process: l.process, Attempt: l.attempts.Add(1),
 		MinVersion: frame.MinVersion, MaxVersion: frame.MaxVersion, Secured: len(l.opts.Secrets) > 0,
 	}
+	if len(h.Address) > maxName {
+		h.Address = ""
+	}
 	_, _ = rand.Read(h.nonce[:]) // it never fails
 	return h
 }
 
 // check compares two hellos, and asks the daemon.
 func (l *Links) check(here, peer *Hello) *Mismatch {
+	if peer.Process != l.process {
+		l.opts.Met(*peer, time.Now())
+	}
 	if m := compare(here, peer); m != nil {
 		return m
 	}
@@ -225,7 +231,13 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	if err := c.sendNow(frame.PF, dials(l.opts.Secrets, here, peer, bound)); err != nil {
 		return err
 	}
-	if _, err := c.expect(frame.RY); err != nil {
+	_, err = c.expect(frame.RY)
+	if m := (*Mismatch)(nil); errors.As(err, &m) && m.Other != "" {
+		other := Hello{Identity: here.Identity} // a process of which only the address is known
+		other.Address = m.Other
+		l.opts.Met(other, time.Now().Add(-l.opts.Silence))
+	}
+	if err != nil {
 		return err
 	}
 	return c.agree(*peer, lane)

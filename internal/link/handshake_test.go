@@ -51,7 +51,7 @@ func TestMismatchIsNamedAtBothEnds(t *testing.T) {
 			texts: []string{"generation", "recovered"}},
 		"node id": {peer: func(i *Identity, _ *Options) { i.Node = 1 }, reason: WrongNode, texts: []string{"node.id 1"}},
 		"member":  {peer: func(i *Identity, _ *Options) { i.Member = 1001 }, reason: WrongNode, texts: []string{"copy"}},
-		"itself":  {peer: func(i *Identity, _ *Options) { i.Node, i.Member = 1, 1001 }, reason: Itself, texts: []string{"dialed itself"}},
+		"a copy":  {peer: func(i *Identity, _ *Options) { i.Node, i.Member = 1, 1001 }, reason: Twin, texts: []string{"two processes"}},
 		"one secret": {peer: func(_ *Identity, o *Options) { o.Secrets = shared }, reason: WrongSecret,
 			texts: []string{"cluster.secret.file", "not set"}},
 		"other secret": {here: func(_ *Identity, o *Options) { o.Secrets = shared },

@@ -41,6 +41,8 @@ type Identity struct {
 	BrokerEpoch int64  // of the registration; -1 before it
 	// FeatureLevel is the highest that the broker supports.
 	FeatureLevel int16
+	// Address is what the broker advertises to other brokers; empty if an earlier version states none.
+	Address string
 }
 
 // Hello is what an end of a connection states about itself.
@@ -66,19 +68,20 @@ type Hello struct {
 //
 //	version u8 | lane u8 | flags u8 | lowest and highest version of frames u8 | feature level u16
 //	| node u32 | member u64 | broker epoch u64 | process u64 | attempt u64 | dialer u32
-//	| generation 16 | nonce 32 | cluster name, cluster id: each length u8 and its bytes
+//	| generation 16 | nonce 32 | cluster name, cluster id, address: each length u8 and its bytes
 //	| fields of later versions
 //	flags  1 has a secret; others: of later versions
 //
 // It stays readable for all versions: an end states it before it knows the other one. Later
 // versions add flags and fields behind the last one, which earlier ones ignore, and leave the
-// version as it is. What has to be agreed on has a frame version, or a feature level.
+// version as it is. What has to be agreed on has a frame version, or a feature level. The address is
+// absent if it and what follows is empty.
 const (
 	helloVersion = 1
 	flagSecured  = 1
 	nonceSize    = 32
 	helloFixed   = 1 + 1 + 1 + 2 + 2 + 4 + 8 + 8 + 8 + 8 + 4 + 16 + nonceSize
-	// maxName bounds the cluster's name and its id, in bytes.
+	// maxName bounds the cluster's name, its id and the address, in bytes.
 	maxName = 249
 )
 
@@ -100,6 +103,9 @@ func (h *Hello) appendTo(dst []byte) []byte {
 	dst = append(dst, h.nonce[:]...)
 	dst = append(append(dst, byte(len(h.ClusterName))), h.ClusterName...)
 	dst = append(append(dst, byte(len(h.ClusterID))), h.ClusterID...)
+	if h.Address != "" || len(h.extra) > 0 {
+		dst = append(append(dst, byte(len(h.Address))), h.Address...)
+	}
 	return append(dst, h.extra...)
 }
 
@@ -126,6 +132,9 @@ func parseHello(p []byte) (h Hello, err error) {
 	name, rest, ok := cutName(p[helloFixed:])
 	if h.ClusterName = name; ok {
 		h.ClusterID, rest, ok = cutName(rest)
+	}
+	if ok && len(rest) > 0 {
+		h.Address, rest, ok = cutName(rest)
 	}
 	if !ok {
 		return h, fmt.Errorf("%w: hello: a name is longer than %d bytes, or incomplete", frame.ErrMalformed, maxName)

@@ -53,6 +53,10 @@ type Options struct {
 	// Client serves an accepted tunnel for a client of the broker node. early has arrived on it
 	// already. It must not block, and owns the tunnel. With nil the lane is refused.
 	Client func(t *Tunnel, early []byte, node int32, of *ClientHello)
+	// Met is called for each other process that has proved who it is, in each handshake, whatever
+	// its result, and when a connection shows that a process ran at a time. It must not block.
+	// Default: none.
+	Met func(peer Hello, at time.Time)
 	// Notify is called for each Event. It must not block. Default: none.
 	Notify func(Event)
 	// Log receives a line for each refusal and each end of a connection. Default: none.
@@ -175,6 +179,9 @@ func New(opts Options) (*Links, error) {
 	}
 	if opts.Urgent == nil {
 		opts.Urgent = func(uint16) bool { return false }
+	}
+	if opts.Met == nil {
+		opts.Met = func(Hello, time.Time) {}
 	}
 	if opts.Notify == nil {
 		opts.Notify = func(Event) {}

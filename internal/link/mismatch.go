@@ -31,7 +31,9 @@ const (
 	Overloaded
 	// Removed: one of the ends was removed from the cluster.
 	Removed
-	lastReason = Removed
+	// Twin: the ends are two processes of one broker and one metadata directory.
+	Twin
+	lastReason = Twin
 )
 
 // Mismatch is the error of a handshake that one of the ends refused. Cause says what is wrong, with
@@ -40,8 +42,10 @@ const (
 type Mismatch struct {
 	Reason        Reason
 	Cause, Remedy string
-	ByPeer        bool  // the other end refused: in Cause, "here" is the other end
-	Err           error // the error in Cause, if there is one; it is not sent
+	// Other is the address of the other process of this broker that is connected, if that is why.
+	Other  string
+	ByPeer bool  // the other end refused: in Cause, "here" is the other end
+	Err    error // the error in Cause, if there is one; it is not sent
 }
 
 // Lasts reports whether the refusal lasts until the cause is removed. The other ones end when
@@ -63,12 +67,17 @@ func (m *Mismatch) Error() string {
 	return text
 }
 
-// encode and decodeMismatch are the payload of a NO frame: reason u8, cause, a zero byte, remedy.
+// encode and decodeMismatch are the payload of a NO frame: reason u8, cause, a zero byte, remedy, and
+// a zero byte with Other, if there is one.
 func (m *Mismatch) encode() []byte {
 	const most = 1 << 10
 	clean := func(s string) string { return strings.ReplaceAll(s[:min(len(s), most)], "\x00", " ") }
 	p := append([]byte{byte(m.Reason)}, clean(m.Cause)...)
-	return append(append(p, 0), clean(m.Remedy)...)
+	p = append(append(p, 0), clean(m.Remedy)...)
+	if m.Other != "" {
+		p = append(append(p, 0), clean(m.Other)...)
+	}
+	return p
 }
 
 func decodeMismatch(p []byte) *Mismatch {
@@ -80,6 +89,7 @@ func decodeMismatch(p []byte) *Mismatch {
 		m.Reason = r
 	}
 	m.Cause, m.Remedy, _ = strings.Cut(strings.ToValidUTF8(string(p[1:]), "?"), "\x00")
+	m.Remedy, m.Other, _ = strings.Cut(m.Remedy, "\x00")
 	return m
 }
 
@@ -91,9 +101,12 @@ func compare(here, peer *Hello) *Mismatch {
 	case here.ClusterName != peer.ClusterName:
 		return differ(WrongCluster, "cluster.name", quoted(here.ClusterName), quoted(peer.ClusterName),
 			"check cluster.seeds, or set the same cluster.name at all nodes")
-	case here.Member == peer.Member && here.Node == peer.Node:
+	case here.Process == peer.Process && here.Member == peer.Member && here.Node == peer.Node:
 		return &Mismatch{Reason: Itself, Cause: fmt.Sprintf("node %d dialed itself", here.Node),
-			Remedy: "check the addresses in cluster.seeds, and that two nodes do not run on copies of one data directory"}
+			Remedy: "check the addresses in cluster.seeds"}
+	case here.Member == peer.Member && here.Node == peer.Node:
+		return &Mismatch{Reason: Twin, Cause: fmt.Sprintf("two processes run with node.id %d, on copies of one data directory", here.Node),
+			Remedy: "end the one that is not meant"}
 	case here.Node == peer.Node:
 		return &Mismatch{Reason: WrongNode, Cause: fmt.Sprintf("node.id %d is used by two nodes, members %016x and %016x",
 			here.Node, here.Member, peer.Member), Remedy: "set another node.id at one of them"}

@@ -37,10 +37,9 @@ type Cluster struct {
 	// shows them. It must not block. Nil: nothing is.
 	Changed func(revision int64)
 
-	mu        sync.Mutex
-	stuck     map[string]time.Time // since when partitions wait, by their reason
-	orphans   time.Time            // since when there are voters without a broker
-	processes map[int32]*processes // those of each broker
+	mu      sync.Mutex
+	stuck   map[string]time.Time // since when partitions wait, by their reason
+	orphans time.Time            // since when there are voters without a broker
 }
 
 // View returns what the broker knows now.
@@ -61,7 +60,6 @@ func (c *Cluster) at(now time.Time) *view.Cluster {
 	s.partitions()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.turns(img, x, now)
 	if x.Quorum.Orphans == 0 {
 		c.orphans = time.Time{}
 	} else if c.orphans.IsZero() {

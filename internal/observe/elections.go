@@ -11,12 +11,8 @@ import (
 
 // Follow is a metadata.Subscriber that counts new leader epochs and changes of the ISRs of led
 // partitions, and logs unclean elections: the controller that decided one may have ended before it
-// knew. It remembers the processes that register by turns. Changes between two images count as one.
-// It never blocks.
+// knew. Changes between two images count as one. It never blocks.
 func (c *Cluster) Follow(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
-	if d.Brokers {
-		c.registrations(next)
-	}
 	if c.Changed != nil && (d.Brokers || len(d.Liveness) > 0) {
 		c.Changed(next.Version())
 	}

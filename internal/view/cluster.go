@@ -48,8 +48,6 @@ type Cluster struct {
 	// Version is that of the metadata leader's software, empty if it is not known. Own is that of
 	// this broker.
 	Version, Own string
-	// Turns are the brokers as which two processes have registered by turns.
-	Turns []Turns
 	// Stopped are the replicas of this broker that cannot follow their leaders.
 	Stopped []Stopped
 	// Unreached are the brokers to which this one cannot connect. Session is the timeout after
@@ -158,14 +156,12 @@ type Leaderless struct {
 	For      time.Duration // since such partitions were first seen
 }
 
-// Turns are two processes that register as one broker by turns: a process that another one had
-// replaced has registered again, or asks for that and is refused. One that restarts does not,
-// because each process is a new one.
-type Turns struct {
+// Twins are several processes that run as one broker.
+type Twins struct {
 	Broker int32
-	At     time.Time
-	// Addresses are what the two advertise: first the one that registered last.
-	Addresses [2]string
+	// Addresses are what they advertise to other brokers, sorted and each once; an empty one is not
+	// known.
+	Addresses []string
 }
 
 // Stopped is a group of replicas of this broker that cannot follow one leader.

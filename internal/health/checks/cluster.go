@@ -64,9 +64,10 @@ func clusterChecks() []Check {
 			Doc: "In a cluster: addresses in this broker's `cluster.seeds` at which no broker of the cluster is. Brokers that are down are no such finding."},
 		{Name: "leaderless", run: checkLeaderless,
 			Doc: "In a cluster: partitions without a leader, and which broker or directory they wait for."},
-		{Name: health.CheckBrokers, run: func(f *Facts, n *notes) { checkBrokers(f, n); checkTurns(f, n) },
-			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker. " +
-				"Two processes that register with one node.id."},
+		{Name: health.CheckBrokers, run: checkBrokers,
+			Doc: "In a cluster: brokers that are fenced or start, and replicas that are not in sync, one finding for each broker."},
+		{Name: health.CheckProcesses, run: checkProcesses,
+			Doc: "In a cluster: two processes that run with one node.id, such as one on a copy of a data directory."},
 		{Name: health.CheckReports, run: checkReports,
 			Doc: "In a cluster: active brokers whose own report does not reach this broker, which then does not know their findings."},
 		{Name: "listeners", run: member(checkListeners),
@@ -416,7 +417,10 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Works = fmt.Sprintf("the other partitions; in these, what the findings of broker %d name as readable", b.ID)
 		}
 		f.leaderlessOn(b.ID, &x)
-		if x.Severity == health.Bad || b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
+		if cause := f.twins(b.ID); cause != "" {
+			x.Follows, x.Remedy = cause, fmt.Sprintf("follow the finding about the processes of broker %d, and nothing else", b.ID)
+		}
+		if x.Severity == health.Bad || f.twins(b.ID) == "" && b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
 			x.Follows = "" // what it costs, or another cause
 		}
 		n.addShared(x)
@@ -491,29 +495,44 @@ func holds(b *view.Broker) string {
 	return fmt.Sprintf("wait until broker %d is in sync", b.ID)
 }
 
-func checkTurns(f *Facts, n *notes) {
-	if f.Cluster == nil || !f.Serving {
-		return
-	}
-	for i := range f.Cluster.Turns {
-		n.addFinding(turns(&f.Cluster.Turns[i]))
+// checkProcesses finds brokers as which two processes run. A broker that starts finds them, too: it
+// may be one of them, and wait because of that.
+func checkProcesses(f *Facts, n *notes) {
+	for i := range f.Twins {
+		t := &f.Twins[i]
+		where, end := "both advertise "+addressText(t.Addresses[0]), "on the machine where it was not meant to run"
+		if len(t.Addresses) > 1 {
+			names := make([]string, 0, len(t.Addresses))
+			for _, a := range t.Addresses {
+				names = append(names, addressText(a))
+			}
+			where, end = "they advertise "+strings.Join(names, " and "), "at "+strings.Join(names, " or ")+", whichever is not meant"
+		}
+		x := health.OfBroker(t.Broker)
+		x.Subject = "processes of " + x.Subject
+		x.Severity, x.Holds = health.Bad, fmt.Sprintf("end one of the two processes of broker %d", t.Broker)
+		x.Problem = fmt.Sprintf("two processes run with node.id=%d, and %s: each ends the connections of the other one, so that neither may "+
+			"serve clients", t.Broker, where)
+		x.Works = "the other brokers lead what has another replica in sync"
+		x.Remedy = fmt.Sprintf("end the process %s, for example the one on a copy of a machine or of a data directory, and do nothing else: the "+
+			"other one registers again without a restart, and this finding ends some seconds later; only if that one has ended, too, start it (%s)",
+			end, clusterPage)
+		n.addShared(x)
 	}
 }
 
-// turns is the finding that two processes have registered as one broker.
-func turns(t *view.Turns) health.Finding {
-	where := fmt.Sprintf("one advertises %s and registered last, at %s; the other one advertises %s", t.Addresses[0],
-		t.At.UTC().Format(time.RFC3339), t.Addresses[1])
-	if t.Addresses[0] == t.Addresses[1] {
-		where = fmt.Sprintf("both advertise %s; the last registration was at %s", t.Addresses[0], t.At.UTC().Format(time.RFC3339))
+// addressText returns an address that a process advertises.
+func addressText(a string) string { return cmp.Or(a, "an address that its version does not tell") }
+
+// twins returns the cause of all that follows from two processes that run as one of some brokers,
+// empty if there are none.
+func (f *Facts) twins(brokers ...int32) string {
+	for i := range f.Twins {
+		if slices.Contains(brokers, f.Twins[i].Broker) {
+			return health.Cause(health.CheckProcesses, f.Twins[i].Broker)
+		}
 	}
-	return health.Finding{Severity: health.Warn, Subject: "processes of " + health.BrokerSubject(t.Broker),
-		Problem: fmt.Sprintf("two processes register by turns with node.id=%d: %s; each ends what the other one leads, and a process "+
-			"to which this happens again ends", t.Broker, where),
-		Works: "the brokers with other numbers",
-		Remedy: fmt.Sprintf("end the process that runs on a copy of a machine or of a data directory, and start the right one if it has ended; "+
-			"give each broker its own node.id and an empty data directory; the finding ends 10 minutes after the last attempt to register (%s)",
-			clusterPage)}
+	return ""
 }
 
 // unable returns why an active broker cannot write everywhere, and what to do; empty if it can.
@@ -558,7 +577,11 @@ func leads(c *view.Cluster) bool { return c.Quorum.NoLeader == 0 }
 func elects(c *view.Cluster) bool { return !leads(c) && c.Quorum.NoLeader < noLeaderAfter }
 
 // follows returns the cause of a connection that cannot be made, if another finding has it.
-func follows(c *view.Cluster, x *view.Unreached) string {
+func (f *Facts) follows(x *view.Unreached) string {
+	c := f.Cluster
+	if cause := f.twins(x.Broker, c.Self); cause != "" {
+		return cause
+	}
 	switch {
 	case x.Theirs:
 		return health.Cause(health.CheckCertificate, x.Broker)
@@ -579,7 +602,7 @@ func checkStopped(f *Facts, n *notes) {
 		x := &c.Unreached[i]
 		if f.stands(x) {
 			found := notReached(c, x)
-			found.Follows = follows(c, x)
+			found.Follows = f.follows(x)
 			n.addFinding(found)
 		}
 	}

@@ -448,10 +448,6 @@ func TestOneFindingForEachBroker(t *testing.T) {
 	behind := some(30, "a-0", "a-1")
 	examine(t, "brokers", []patient{
 		{"healthy", member(), nil},
-		{"two processes with its number", member(func(c *view.Cluster) {
-			c.Turns = []view.Turns{{Broker: 2, Addresses: [2]string{"b:1", "c:1"}}}
-		}), []string{"warn processes of broker 2: two processes register by turns with node.id=2: one advertises b:1 and registered last, at " +
-			"0001-01-01T00:00:00Z; the other one advertises c:1"}},
 		{"fenced", third(view.Broker{State: "fenced"}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still"}},
 		{"fenced, and not reached", func() Facts {

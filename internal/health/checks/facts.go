@@ -62,6 +62,8 @@ type Facts struct {
 	Uncopied []TierFailure
 	// Unread are the partitions whose records only the object store has, and cannot be read there.
 	Unread []TierFailure
+	// Twins are the brokers as which several processes run.
+	Twins []view.Twins
 	// Others are the reports of the other registered brokers. A Monitor sets them.
 	Others []Other
 	// Refused is what was refused to clients in the last minute, or had to wait for a quota, and

@@ -27,6 +27,7 @@ func checkForwarding(f *Facts, n *notes) {
 			continue
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: fmt.Sprintf("requests for broker %d", x.Broker),
+			Follows: f.twins(x.Broker, f.Cluster.Self),
 			Problem: fmt.Sprintf("this broker cannot connect to broker %d for its clients, which get retriable errors for what that "+
 				"broker serves: %s", x.Broker, x.Err),
 			Works: "what this broker and others serve, and clients that connect to that broker itself",

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,8 +42,9 @@ func checkReports(f *Facts, n *notes) {
 			if x.Follows {
 				continue // the connection that cannot be made is a finding
 			}
-			cause = follows(f.Cluster, x)
+			cause = f.follows(x)
 		}
+		cause = cmp.Or(f.twins(o.Broker, f.Cluster.Self), cause)
 		problem := state + "its own report does not arrive, so that its findings are not known here" +
 			f.unreached(o.Broker)
 		if o.Report != nil {

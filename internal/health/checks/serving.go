@@ -638,6 +638,9 @@ func (f *Facts) lacking(l *Lacking) health.Finding {
 		Remedy: "stop no other broker now; remove the cause that the error names, or restart this broker; if it stays, report the error, " +
 			"which is in the log"}
 	if l.Replaced {
+		if f.Cluster != nil {
+			x.Follows = f.twins(f.Cluster.Self)
+		}
 		x.Works, x.Stops = "the other brokers lead what has another replica in sync", false
 		x.Remedy = "end the other process, which may run on a copy of this data directory; this one then registers again and follows, " +
 			"without a restart, or ends if both have registered by turns"

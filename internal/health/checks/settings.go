@@ -160,8 +160,12 @@ func (f *Facts) forBrokers(listener string) bool {
 }
 
 // apart returns the cause of all that follows from having no connection with another broker, if
-// they refuse this one's certificate because of its dates; otherwise it returns an empty string.
+// there are two processes of this one, or they refuse its certificate because of its dates; otherwise
+// it returns an empty string.
 func (f *Facts) apart(broker int32) string {
+	if cause := f.twins(broker); cause != "" {
+		return cause
+	}
 	refused := func(c Certificate) bool {
 		return c.Kind == "server" && (f.Now.Before(c.Begins) || !f.Now.Before(c.Expires)) && f.forBrokers(c.Listener)
 	}

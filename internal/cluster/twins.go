@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/view"
+)
+
+const (
+	// twinsFor is how long a process counts as running after it was last met. One whose connections
+	// another process ends, or which is refused, dials again within a second or two.
+	twinsFor = 10 * time.Second
+	// overlap is how long a process must have been met after another one first was: the last
+	// handshake of a process that has ended may be noted late.
+	overlap = time.Second
+	// mostProcesses bounds the processes of a broker that are remembered, and mostTwins the brokers.
+	mostProcesses, mostTwins = 8, 1000
+)
+
+// twins knows the processes that run as each broker, from the handshakes of links: each process
+// dials all other brokers, and again when that is refused, whichever of them is registered. So each
+// broker knows what runs twice, without the metadata. Two processes of one broker run at the same
+// time if the older one is met after the newer one began: a process that restarts is another one,
+// and its predecessor is not met any more.
+type twins struct {
+	node int32 // of this process
+
+	mu sync.Mutex
+	of map[int32][]process // by node
+}
+
+// process is a process that was met.
+type process struct {
+	number      uint64 // link.Hello.Process; 0 if only the address is known
+	itself      bool   // this process
+	address     string
+	first, last time.Time // when it was met
+}
+
+// newTwins knows of this process only, which begins now.
+func newTwins(node int32, address string) twins {
+	return twins{node: node, of: map[int32][]process{node: {{itself: true, address: address, first: time.Now()}}}}
+}
+
+// met notes that a process ran at a time.
+func (t *twins) met(node int32, number uint64, address string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, list := range t.of {
+		if list = slices.DeleteFunc(list, func(p process) bool { return p.over(at) }); len(list) == 0 {
+			delete(t.of, id)
+		} else {
+			t.of[id] = list
+		}
+	}
+	list := t.of[node]
+	i := slices.IndexFunc(list, func(p process) bool {
+		return !p.itself && p.number == number && (number != 0 || p.address == address)
+	})
+	switch {
+	case i >= 0:
+		if p := &list[i]; at.After(p.last) {
+			p.last, p.address = at, cmp.Or(address, p.address)
+		}
+	case len(list) < mostProcesses && (len(list) > 0 || len(t.of) < mostTwins):
+		t.of[node] = append(list, process{number: number, address: address, first: at, last: at})
+	}
+}
+
+// over reports whether a process no longer counts as running.
+func (p *process) over(now time.Time) bool { return !p.itself && now.Sub(p.last) >= twinsFor }
+
+// outlives reports whether a process ran when a newer one had begun.
+func (p *process) outlives(newer *process, now time.Time) bool {
+	last := p.last
+	if p.itself {
+		last = now
+	}
+	return !newer.first.Before(p.first) && last.Sub(newer.first) >= overlap
+}
+
+// known returns the brokers as which several processes run, by id.
+func (t *twins) known(now time.Time) (list []view.Twins) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, node := range slices.Sorted(maps.Keys(t.of)) {
+		all := slices.DeleteFunc(slices.Clone(t.of[node]), func(p process) bool { return p.over(now) })
+		var addresses []string
+		for i := range all {
+			for k := range all {
+				if i != k && all[i].outlives(&all[k], now) {
+					addresses = append(addresses, all[i].address, all[k].address)
+				}
+			}
+		}
+		if len(addresses) > 0 {
+			slices.Sort(addresses)
+			list = append(list, view.Twins{Broker: node, Addresses: slices.Compact(addresses)})
+		}
+	}
+	return list
+}
+
+// met notes a process of this cluster that is at the other end of a link.
+func (c *Cluster) met(peer link.Hello, at time.Time) {
+	own := c.identity()
+	other := own.ClusterName != peer.ClusterName ||
+		own.ClusterID != "" && peer.ClusterID != "" && (own.ClusterID != peer.ClusterID || own.Generation != peer.Generation)
+	if !other {
+		c.twins.met(peer.Node, peer.Process, peer.Address, at)
+	}
+}
+
+// Twins returns the brokers as which several processes run, by id. It does not block.
+func (c *Cluster) Twins(now time.Time) []view.Twins { return c.twins.known(now) }
