@@ -92,7 +92,7 @@ type Cluster struct {
 	// votersWait is nil if the voters are those of cluster.seeds, or another node leads.
 	votersWait atomic.Pointer[votersWait]
 	others     others
-	twins      twins
+	twins      *twins
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -102,16 +102,15 @@ type Cluster struct {
 // Open opens the metadata directory and the links, and begins to dial the seeds. The caller must
 // serve Accept on the listener for brokers and call Close.
 func Open(o Options) (*Cluster, error) {
-	own := ""
-	if len(o.Endpoints) > 0 {
-		own = address(o.Endpoints[0].Host, o.Endpoints[0].Port)
-	}
-	c := &Cluster{o: o, began: time.Now(), others: others{heard: map[int32]health.Heard{}, asked: map[int32]bool{}}, twins: newTwins(o.Node, own)}
+	c := &Cluster{o: o, began: time.Now(), others: others{heard: map[int32]health.Heard{}, asked: map[int32]bool{}}}
 	if !c.Linked() { // the rest is news of other brokers
 		c.o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 		o = c.o
 	}
-	if own == "" && c.Linked() {
+	own := ""
+	if len(o.Endpoints) > 0 {
+		own = address(o.Endpoints[0].Host, o.Endpoints[0].Port)
+	} else if c.Linked() {
 		return nil, errors.New("there is no listener for other brokers")
 	}
 	c.seen.Store(new(string))
@@ -127,6 +126,7 @@ func Open(o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c.self = membership.Member{Node: o.Node, ID: c.store.Member(), Address: own}
+	c.twins = newTwins(c.self)
 	c.serve = membership.NewServer(membership.ServerOptions{
 		Version: o.Version, State: c.state, Reach: c.book.Reach, AddLearner: c.addLearner, Gone: c.gone,
 		Controller: c.control.Load,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/link"
+	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -28,8 +29,6 @@ const (
 // time if the older one is met after the newer one began: a process that restarts is another one,
 // and its predecessor is not met any more.
 type twins struct {
-	node int32 // of this process
-
 	mu sync.Mutex
 	of map[int32][]process // by node
 }
@@ -37,18 +36,19 @@ type twins struct {
 // process is a process that was met.
 type process struct {
 	number      uint64 // link.Hello.Process; 0 if only the address is known
-	itself      bool   // this process
+	member      uint64
+	itself      bool // this process
 	address     string
 	first, last time.Time // when it was met
 }
 
 // newTwins knows of this process only, which begins now.
-func newTwins(node int32, address string) twins {
-	return twins{node: node, of: map[int32][]process{node: {{itself: true, address: address, first: time.Now()}}}}
+func newTwins(own membership.Member) *twins {
+	return &twins{of: map[int32][]process{own.Node: {{itself: true, member: own.ID, address: own.Address, first: time.Now()}}}}
 }
 
 // met notes that a process ran at a time.
-func (t *twins) met(node int32, number uint64, address string, at time.Time) {
+func (t *twins) met(peer *link.Hello, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, list := range t.of {
@@ -58,17 +58,17 @@ func (t *twins) met(node int32, number uint64, address string, at time.Time) {
 			t.of[id] = list
 		}
 	}
-	list := t.of[node]
+	list := t.of[peer.Node]
 	i := slices.IndexFunc(list, func(p process) bool {
-		return !p.itself && p.number == number && (number != 0 || p.address == address)
+		return !p.itself && p.number == peer.Process && (p.number != 0 || p.address == peer.Address)
 	})
 	switch {
 	case i >= 0:
 		if p := &list[i]; at.After(p.last) {
-			p.last, p.address = at, cmp.Or(address, p.address)
+			p.last, p.address = at, cmp.Or(peer.Address, p.address)
 		}
 	case len(list) < mostProcesses && (len(list) > 0 || len(t.of) < mostTwins):
-		t.of[node] = append(list, process{number: number, address: address, first: at, last: at})
+		t.of[peer.Node] = append(list, process{number: peer.Process, member: peer.Member, address: peer.Address, first: at, last: at})
 	}
 }
 
@@ -90,17 +90,19 @@ func (t *twins) known(now time.Time) (list []view.Twins) {
 	defer t.mu.Unlock()
 	for _, node := range slices.Sorted(maps.Keys(t.of)) {
 		all := slices.DeleteFunc(slices.Clone(t.of[node]), func(p process) bool { return p.over(now) })
-		var addresses []string
+		x := view.Twins{Broker: node}
 		for i := range all {
 			for k := range all {
 				if i != k && all[i].outlives(&all[k], now) {
-					addresses = append(addresses, all[i].address, all[k].address)
+					x.Addresses = append(x.Addresses, all[i].address, all[k].address)
+					x.Copies = x.Copies || all[i].member == all[k].member
 				}
 			}
 		}
-		if len(addresses) > 0 {
-			slices.Sort(addresses)
-			list = append(list, view.Twins{Broker: node, Addresses: slices.Compact(addresses)})
+		if len(x.Addresses) > 0 {
+			slices.Sort(x.Addresses)
+			x.Addresses = slices.Compact(x.Addresses)
+			list = append(list, x)
 		}
 	}
 	return list
@@ -112,7 +114,7 @@ func (c *Cluster) met(peer link.Hello, at time.Time) {
 	other := own.ClusterName != peer.ClusterName ||
 		own.ClusterID != "" && peer.ClusterID != "" && (own.ClusterID != peer.ClusterID || own.Generation != peer.Generation)
 	if !other {
-		c.twins.met(peer.Node, peer.Process, peer.Address, at)
+		c.twins.met(&peer, at)
 	}
 }
 

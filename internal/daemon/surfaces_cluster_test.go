@@ -47,6 +47,11 @@ func clusterFaults() (list []fault) {
 		c.Unreached = []view.Unreached{{Broker: 3, Address: "c:9092", Since: time.Now().Add(-time.Hour), Remedy: remedy,
 			Err: `cluster.name is "a" here and "b" at the peer; ` + remedy}}
 	})
+	list = append(list, fault{name: "cluster-broker-twice", checks: []string{"processes"}, plant: func(_ *testing.T, s *sick) {
+		s.health.Add(func(f *checks.Facts) {
+			f.Twins = []view.Twins{{Broker: 3, Addresses: []string{"c:9092", "d:9092"}, Copies: true}}
+		})
+	}})
 	add("replica-stopped", "stopped_replica", func(c *view.Cluster) { c.Stopped = []view.Stopped{{Partitions: some, Leader: 2}} })
 	add("leader-not-reached", "stopped_replica", func(c *view.Cluster) {
 		c.Unreached = []view.Unreached{{Broker: 3, Follows: true, Address: "c:9092", Since: time.Now().Add(-time.Minute),

@@ -11,7 +11,7 @@ import (
 func TestFormatIsFixed(t *testing.T) {
 	here := &Hello{
 		Identity: Identity{ClusterName: "name", ClusterID: "id", Generation: [16]byte{0xa1, 15: 0xa2}, Node: 1, Member: 2,
-			BrokerEpoch: 3, FeatureLevel: 4},
+			BrokerEpoch: 3, FeatureLevel: 4, Address: "a:1"},
 		Lane: Data, Process: 5, Attempt: 6, Dialer: 7, MinVersion: 1, MaxVersion: 2, Secured: true, nonce: [nonceSize]byte{0xb1, 31: 0xb2},
 	}
 	there := &Hello{Identity: Identity{BrokerEpoch: -1}, Lane: Meta}

@@ -26,7 +26,7 @@ import (
 //
 //	D ──▶ A   a request of API key 20480: helloD
 //	A ──▶ D   HE: nonceA, helloA encrypted with the key mac("accepts", helloD, nonceA)
-//	D ──▶ A   PF: mac("dials", helloD, helloA)
+//	D ──▶ A   PF: mac("dials", helloD, helloA); also if both are processes of one broker, which A refuses
 //	A ──▶ D   RY
 //	D ──▶ A   on the lane of clients, CL: ClientHello
 //
@@ -225,16 +225,23 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 		c.peer = *peer
 		m = t.check(peer)
 	}
+	proven := dials(l.opts.Secrets, here, peer, bound)
+	if m != nil && here.Node == peer.Node && (m.Reason == Twin || m.Reason == WrongNode) {
+		// The other process of this broker refuses this one, too, and has to know of it.
+		return errors.Join(m, c.sendNow(frame.PF, proven))
+	}
 	if m != nil {
 		return errors.Join(m, c.refuse(m))
 	}
-	if err := c.sendNow(frame.PF, dials(l.opts.Secrets, here, peer, bound)); err != nil {
+	if err := c.sendNow(frame.PF, proven); err != nil {
 		return err
 	}
 	_, err = c.expect(frame.RY)
 	if m := (*Mismatch)(nil); errors.As(err, &m) && m.Other != "" {
 		other := Hello{Identity: here.Identity} // a process of which only the address is known
-		other.Address = m.Other
+		if other.Address = m.Other; m.Reason != Superseded {
+			other.Member = 0 // it has another one, which is not known
+		}
 		l.opts.Met(other, time.Now().Add(-l.opts.Silence))
 	}
 	if err != nil {

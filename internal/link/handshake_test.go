@@ -433,6 +433,74 @@ func TestDuplicateConnections(t *testing.T) {
 	})
 }
 
+// A broker meets both processes of another one, whichever of them is connected, and each of these
+// learns of the other one: where it dials it, and where it is refused because of it.
+func TestBothProcessesOfABrokerAreMet(t *testing.T) {
+	type sight struct {
+		by, node int32
+		address  string
+		number   uint64
+	}
+	for name, x := range map[string]struct {
+		older, newer int64 // broker epochs
+		member       uint64
+		refused      bool // the older one
+	}{
+		"before the copy registers":   {5, -1, 1002, false},
+		"after it":                    {5, 6, 1002, true},
+		"with another data directory": {5, -1, 7, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := newNetwork()
+				var mu sync.Mutex
+				met := map[sight]int{}
+				add := func(node int32) *broker {
+					return n.add(t, node, func(o *Options) {
+						o.Met = func(h Hello, at time.Time) {
+							mu.Lock()
+							defer mu.Unlock()
+							if at.After(time.Now()) {
+								t.Errorf("met at %v", at)
+							}
+							met[sight{node, h.Node, h.Address, h.Process}]++
+						}
+					})
+				}
+				a, older, newer := add(1), add(2), add(3)
+				older.self.Address, older.self.BrokerEpoch = "old", x.older
+				newer.self.Node, newer.self.Member, newer.self.Address, newer.self.BrokerEpoch = 2, x.member, "new", x.newer
+				older.Peer(Target{Address: "1", Node: -1})
+				time.Sleep(100 * time.Millisecond)
+				newer.Peer(Target{Address: "1", Node: -1})
+				time.Sleep(10 * time.Second)
+				newer.Peer(Target{Address: "2", Node: -1})
+				time.Sleep(5 * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, s := range []sight{
+					{1, 2, "old", older.process}, {1, 2, "new", newer.process}, {2, 2, "new", newer.process}, {3, 2, "old", older.process},
+				} {
+					if met[s] < 3 {
+						t.Errorf("%+v: met %d times", s, met[s])
+					}
+				}
+				if x.refused && met[sight{2, 2, "new", 0}] < 3 || x.member != 1002 && met[sight{3, 2, "old", 0}] < 3 {
+					t.Errorf("who is refused does not learn where the other process is: %+v", met)
+				}
+				if met[sight{2, 2, "old", older.process}]+met[sight{3, 2, "new", newer.process}] > 0 {
+					t.Errorf("a process meets itself: %+v", met)
+				}
+				mu.Unlock()
+				for _, b := range []*broker{a, older, newer} {
+					b.end(t)
+				}
+				mu.Lock()
+			})
+		})
+	}
+}
+
 // A data connection is not served before the one that it replaces is done.
 func TestReplacedDataConnectionEndsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -529,6 +597,9 @@ func TestTheHelloOfALaterVersion(t *testing.T) {
 // harmless, whatever it contains.
 func FuzzHello(f *testing.F) {
 	h := Hello{Identity: identity(3), Lane: Data, Process: 4, Attempt: 5, Dialer: 6, MinVersion: 1, MaxVersion: 2, Secured: true}
+	f.Add(h.appendTo(nil))
+	f.Add(append(h.appendTo(nil), 0))
+	h.Address = "a:1"
 	f.Add(h.appendTo(nil))
 	f.Add(h.appendTo(nil)[:helloFixed+2])
 	f.Add(bytes.Repeat([]byte{0xff}, 400))

@@ -75,7 +75,7 @@ type Hello struct {
 // It stays readable for all versions: an end states it before it knows the other one. Later
 // versions add flags and fields behind the last one, which earlier ones ignore, and leave the
 // version as it is. What has to be agreed on has a frame version, or a feature level. The address is
-// absent if it and what follows is empty.
+// absent if it and what follows are empty.
 const (
 	helloVersion = 1
 	flagSecured  = 1
@@ -135,6 +135,7 @@ func parseHello(p []byte) (h Hello, err error) {
 	}
 	if ok && len(rest) > 0 {
 		h.Address, rest, ok = cutName(rest)
+		ok = ok && (h.Address != "" || len(rest) > 0)
 	}
 	if !ok {
 		return h, fmt.Errorf("%w: hello: a name is longer than %d bytes, or incomplete", frame.ErrMalformed, maxName)

@@ -75,7 +75,7 @@ func (m *Mismatch) encode() []byte {
 	p := append([]byte{byte(m.Reason)}, clean(m.Cause)...)
 	p = append(append(p, 0), clean(m.Remedy)...)
 	if m.Other != "" {
-		p = append(append(p, 0), clean(m.Other)...)
+		p = append(append(p, 0), clean(m.Other[:min(len(m.Other), maxName)])...)
 	}
 	return p
 }
@@ -90,6 +90,7 @@ func decodeMismatch(p []byte) *Mismatch {
 	}
 	m.Cause, m.Remedy, _ = strings.Cut(strings.ToValidUTF8(string(p[1:]), "?"), "\x00")
 	m.Remedy, m.Other, _ = strings.Cut(m.Remedy, "\x00")
+	m.Other = m.Other[:min(len(m.Other), maxName)]
 	return m
 }
 

@@ -511,12 +511,17 @@ func checkProcesses(f *Facts, n *notes) {
 		x := health.OfBroker(t.Broker)
 		x.Subject = "processes of " + x.Subject
 		x.Severity, x.Holds = health.Bad, fmt.Sprintf("end one of the two processes of broker %d", t.Broker)
-		x.Problem = fmt.Sprintf("two processes run with node.id=%d, and %s: each ends the connections of the other one, so that neither may "+
-			"serve clients", t.Broker, where)
-		x.Works = "the other brokers lead what has another replica in sync"
+		x.Problem = fmt.Sprintf("two processes run with node.id=%d, and %s: ", t.Broker, where)
+		if t.Copies {
+			x.Problem += "each ends the connections of the other one, so that at times neither serves clients"
+			x.Works = "the other brokers lead what has another replica in sync"
+		} else {
+			x.Severity = health.Warn
+			x.Problem += "one has another data directory, and is refused as long as the other one is connected"
+			x.Works = "everything, until the one that is connected ends and the other one takes its place"
+		}
 		x.Remedy = fmt.Sprintf("end the process %s, for example the one on a copy of a machine or of a data directory, and do nothing else: the "+
-			"other one registers again without a restart, and this finding ends some seconds later; only if that one has ended, too, start it (%s)",
-			end, clusterPage)
+			"other one needs no restart; start it if it has ended, too; this finding ends some seconds later (%s)", end, clusterPage)
 		n.addShared(x)
 	}
 }

@@ -664,3 +664,77 @@ func TestListenersOfBrokers(t *testing.T) {
 		t.Errorf("on loopback: %q", found)
 	}
 }
+
+// Two processes of one broker are one finding at all brokers: what follows from them is left out, of
+// what this broker finds and of what either of the two reports. It tells both addresses.
+func TestTwoProcessesOfABrokerAreOneFinding(t *testing.T) {
+	now := time.Now()
+	twins := []view.Twins{{Broker: 3, Addresses: []string{"c:1", "d:1"}, Copies: true}}
+	away := func(self int32) Facts {
+		f := member(func(c *view.Cluster) {
+			c.Self = self
+			c.Brokers[2].State = "fenced"
+			c.Unreached = []view.Unreached{{Broker: 3, Address: "d:1", Since: now.Add(-time.Hour), Err: "refused"}}
+		})
+		f.Now = now
+		f.Others = []Other{{Heard: health.Heard{Broker: 3}, Active: now.Add(-time.Hour)}}
+		return f
+	}
+	taken := away(3)
+	taken.Cluster.State, taken.Cluster.NoLease = "fenced", time.Minute
+	taken.Cluster.Unreached = []view.Unreached{{Broker: 1, Follows: true, Address: "a:1", Since: now.Add(-time.Hour), Err: "refused"}}
+	taken.Metadata.Dir, taken.Metadata.Lacking = "/m", []Lacking{{Part: "replicas", Replaced: true}}
+	starting := Facts{Now: now}
+	for name, f := range map[string]Facts{"another broker": away(1), "one of them": taken, "one that starts": starting} {
+		all := append(clusterChecks(), servingChecks()...)
+		f.Twins = nil
+		if findings, _ := examined(t, all, &f); name != "one that starts" && len(findings) < 2 {
+			t.Fatalf("%s: nothing follows from it: %+v", name, findings)
+		}
+		f.Twins = twins
+		findings, _ := examined(t, all, &f)
+		own := int32(1)
+		if f.Cluster != nil {
+			own = f.Cluster.Self
+		}
+		for i := range findings {
+			if findings[i].Check == "membership" || findings[i].Check == "metadata" || findings[i].Check == "stopped_replica" {
+				findings[i].Broker = own
+			}
+		}
+		r := health.Report{Broker: own, Findings: findings}
+		r.Add(nil, now)
+		if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Problem, "node.id=3, and they advertise c:1 and d:1") ||
+			!strings.Contains(r.Findings[0].Remedy, "end the process at c:1 or d:1") || r.Findings[0].Broker != health.NoBroker {
+			t.Errorf("%s: %+v", name, r.Findings)
+		}
+		// A broker that has not met both shows what the others know.
+		other := health.Report{Broker: 2, Findings: []health.Finding{{Broker: 2, Check: health.CheckMembership}}}
+		other.Add([]health.Heard{{Broker: own, At: now, Report: &health.Report{Broker: own, Findings: findings}}}, now)
+		if n := len(other.Findings); n != 2 || !slices.ContainsFunc(other.Findings, func(x health.Finding) bool {
+			return x.Check == health.CheckProcesses
+		}) {
+			t.Errorf("%s: another broker shows %+v", name, other.Findings)
+		}
+	}
+	f := away(1)
+	f.Cluster.Brokers[2].BelowMin = view.Partitions{Count: 1, Names: []string{"a-0"}}
+	f.Twins = twins
+	findings, _ := examined(t, clusterChecks(), &f)
+	r := health.Report{Broker: 1, Findings: findings}
+	r.Add(nil, now)
+	if len(r.Findings) != 2 || !strings.Contains(r.Findings[1].Problem+r.Findings[0].Problem, "acks=all is refused") {
+		t.Errorf("what it costs: %+v", r.Findings)
+	}
+	for want, x := range map[string]view.Twins{
+		"bad: processes of broker 3: two processes run with node.id=3, and both advertise c:1":                 {Addresses: []string{"c:1"}, Copies: true},
+		"warn: processes of broker 3: two processes run with node.id=3, and they advertise c:1 and d:1":        {Addresses: []string{"c:1", "d:1"}},
+		"bad: processes of broker 3: two processes run with node.id=3, and they advertise an address that its": {Addresses: []string{"", "d:1"}, Copies: true},
+	} {
+		x.Broker = 3
+		findings, _ := examined(t, clusterChecks(), &Facts{Twins: []view.Twins{x}})
+		if len(findings) != 1 || !strings.HasPrefix(findings[0].String(), want) {
+			t.Errorf("%+v, want %s", findings, want)
+		}
+	}
+}

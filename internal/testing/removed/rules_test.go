@@ -58,6 +58,8 @@ var rules = []rule{
 		"TestRefusalsOfBeforeARegistration"},
 	{"two processes with one node.id replace each other for ever", "membership/agent.go",
 		"if other && a.replaced {", "if false {", "TestTwoProcessesWithOneNodeID"},
+	{"a process that is refused is not met", "link/handshake.go",
+		"if peer.Process != l.process {", "if false {", "TestBothProcessesOfABrokerAreMet"},
 	{"a start waits for what has failed", "daemon/start.go",
 		"b.endStart(err)", "_ = b.endStart", "TestAFailureEndsTheStart"},
 	{"a leader stays that lacks what a member has committed", "replica/stream/leader.go",
