@@ -43,7 +43,8 @@ func TestAReasonIsTheSameOnAllBrokers(t *testing.T) {
 // What the link says to do is the remedy, unless the refusal ends without it.
 func TestTheRemedyOfALinkIsPassedOn(t *testing.T) {
 	for reason, want := range map[link.Reason]string{
-		link.WrongCluster: "do", link.WrongGeneration: "do", link.WrongNode: "do", link.Itself: "do", link.Twin: "do", link.WrongSecret: "do",
+		link.WrongCluster: "do", link.WrongGeneration: "do", link.WrongNode: "do", link.Itself: "do", link.Twin: "do",
+		link.WrongSecret:  "do",
 		link.WrongVersion: "do", link.NotAdmitted: "do", link.Removed: "do", link.Superseded: "", link.Overloaded: "",
 	} {
 		m := &link.Mismatch{Reason: reason, Cause: "cause", Remedy: "do"}

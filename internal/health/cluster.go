@@ -103,13 +103,15 @@ func (r *Report) Add(others []Heard, now time.Time) {
 	Sort(r.Findings)
 }
 
-// processes adds to findings those about processes that this broker or another one has, and that are
-// not in the list. Two processes of a broker need not meet all others.
+// processes adds to findings those about processes that this broker or another one has, and that
+// are not in the list. Two processes of a broker need not meet all others.
 func (r *Report) processes(all []Finding, others []Heard, now time.Time) []Finding {
 	add := func(list []Finding) {
 		for _, f := range list {
-			same := func(x Finding) bool { return x.Check == CheckProcesses && x.Subject == f.Subject }
-			if f.Check == CheckProcesses && !slices.ContainsFunc(all, same) {
+			same := func(x Finding) bool {
+				return x.Check == CheckProcesses && slices.ContainsFunc(f.About.Brokers, x.IsAbout)
+			}
+			if f.Check == CheckProcesses && f.About != nil && !slices.ContainsFunc(all, same) {
 				all = append(all, f)
 			}
 		}

@@ -41,7 +41,7 @@ type Identity struct {
 	BrokerEpoch int64  // of the registration; -1 before it
 	// FeatureLevel is the highest that the broker supports.
 	FeatureLevel int16
-	// Address is what the broker advertises to other brokers; empty if an earlier version states none.
+	// Address is what the broker advertises to other brokers; an earlier version states none.
 	Address string
 }
 
@@ -74,8 +74,8 @@ type Hello struct {
 //
 // It stays readable for all versions: an end states it before it knows the other one. Later
 // versions add flags and fields behind the last one, which earlier ones ignore, and leave the
-// version as it is. What has to be agreed on has a frame version, or a feature level. The address is
-// absent if it and what follows are empty.
+// version as it is. What has to be agreed on has a frame version, or a feature level. The address
+// is absent if it and what follows are empty.
 const (
 	helloVersion = 1
 	flagSecured  = 1

@@ -67,8 +67,8 @@ func (m *Mismatch) Error() string {
 	return text
 }
 
-// encode and decodeMismatch are the payload of a NO frame: reason u8, cause, a zero byte, remedy, and
-// a zero byte with Other, if there is one.
+// encode and decodeMismatch are the payload of a NO frame: reason u8, cause, a zero byte, remedy,
+// and a zero byte with Other, if there is one.
 func (m *Mismatch) encode() []byte {
 	const most = 1 << 10
 	clean := func(s string) string { return strings.ReplaceAll(s[:min(len(s), most)], "\x00", " ") }
@@ -88,9 +88,14 @@ func decodeMismatch(p []byte) *Mismatch {
 	if r := Reason(p[0]); r >= WrongCluster && r <= lastReason {
 		m.Reason = r
 	}
-	m.Cause, m.Remedy, _ = strings.Cut(strings.ToValidUTF8(string(p[1:]), "?"), "\x00")
-	m.Remedy, m.Other, _ = strings.Cut(m.Remedy, "\x00")
-	m.Other = m.Other[:min(len(m.Other), maxName)]
+	parts := strings.SplitN(strings.ToValidUTF8(string(p[1:]), "?"), "\x00", 3)
+	m.Cause = parts[0]
+	if len(parts) > 1 {
+		m.Remedy = parts[1]
+	}
+	if len(parts) > 2 {
+		m.Other = parts[2][:min(len(parts[2]), maxName)]
+	}
 	return m
 }
 

@@ -162,8 +162,8 @@ type Twins struct {
 	// Addresses are what they advertise to other brokers, sorted and each once; an empty one is not
 	// known.
 	Addresses []string
-	// Copies: they have the same metadata directory, or copies of it, so that each ends the connections
-	// of the other one. Otherwise one is refused as long as the other one is connected.
+	// Copies: they have the same metadata directory, or copies of it, so that each ends the
+	// connections of the other one. Otherwise one is refused as long as the other one is connected.
 	Copies bool
 }
 

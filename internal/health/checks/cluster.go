@@ -417,9 +417,7 @@ func checkBrokers(f *Facts, n *notes) {
 			x.Works = fmt.Sprintf("the other partitions; in these, what the findings of broker %d name as readable", b.ID)
 		}
 		f.leaderlessOn(b.ID, &x)
-		if cause := f.twins(b.ID); cause != "" {
-			x.Follows, x.Remedy = cause, fmt.Sprintf("follow the finding about the processes of broker %d, and nothing else", b.ID)
-		}
+		f.ofTwins(b.ID, &x)
 		if x.Severity == health.Bad || f.twins(b.ID) == "" && b.FailedDirs+b.HungDirs+b.LowDirs == 0 {
 			x.Follows = "" // what it costs, or another cause
 		}
@@ -521,8 +519,15 @@ func checkProcesses(f *Facts, n *notes) {
 			x.Works = "everything, until the one that is connected ends and the other one takes its place"
 		}
 		x.Remedy = fmt.Sprintf("end the process %s, for example the one on a copy of a machine or of a data directory, and do nothing else: the "+
-			"other one needs no restart; start it if it has ended, too; this finding ends some seconds later (%s)", end, clusterPage)
+			"other one registers again automatically; start it if it has ended, too; this finding ends some seconds later (%s)", end, clusterPage)
 		n.addShared(x)
+	}
+}
+
+// ofTwins makes a finding about a broker an effect of its two processes, if there are two.
+func (f *Facts) ofTwins(broker int32, x *health.Finding) {
+	if cause := f.twins(broker); cause != "" {
+		x.Follows, x.Remedy = cause, fmt.Sprintf("follow the finding about the processes of broker %d, and nothing else", broker)
 	}
 }
 

@@ -160,8 +160,8 @@ func (f *Facts) forBrokers(listener string) bool {
 }
 
 // apart returns the cause of all that follows from having no connection with another broker, if
-// there are two processes of this one, or they refuse its certificate because of its dates; otherwise
-// it returns an empty string.
+// there are two processes of this one, or they refuse its certificate because of its dates;
+// otherwise it returns an empty string.
 func (f *Facts) apart(broker int32) string {
 	if cause := f.twins(broker); cause != "" {
 		return cause
