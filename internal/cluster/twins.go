@@ -19,7 +19,7 @@ const (
 	// overlap is how long a process must have been met after another one first was: the last
 	// handshake of a process that has ended may be noted late.
 	overlap = time.Second
-	// mostProcesses bounds the processes of a broker that are remembered, and mostTwins the brokers.
+	// mostProcesses bounds the processes of a broker that are known, and mostTwins the brokers.
 	mostProcesses, mostTwins = 8, 1000
 )
 

@@ -29,7 +29,7 @@ func TestProcessesThatRunAtTheSameTime(t *testing.T) {
 		"a late handshake":         {[]sight{{0, 2, 1, "a"}, {1, 2, 2, "a"}, {1.9, 2, 1, "a"}, {5, 2, 2, "a"}}, 6, nil, false},
 		"at another address":       {[]sight{{0, 2, 1, "a"}, {1, 2, 2, "b"}, {5, 2, 2, "b"}}, 6, nil, false},
 		"by turns":                 {[]sight{{0, 2, 1, "b"}, {1, 2, 2, "a"}, {2, 2, 1, "b"}, {3, 2, 2, "a"}}, 3, []string{"a", "b"}, true},
-		"for some seconds":         {[]sight{{0, 2, 1, "b"}, {1, 2, 2, "a"}, {2, 2, 1, "b"}, {9, 2, 2, "a"}}, 11.9, []string{"a", "b"}, true},
+		"for some seconds":         {[]sight{{0, 2, 1, "b"}, {1, 2, 2, "a"}, {2, 2, 1, "b"}, {9, 2, 2, "a"}}, 11, []string{"a", "b"}, true},
 		"one has ended":            {[]sight{{0, 2, 1, "b"}, {1, 2, 2, "a"}, {2, 2, 1, "b"}, {9, 2, 2, "a"}}, 12, nil, false},
 		"both at one address":      {[]sight{{0, 2, 1, "a"}, {1, 2, 2, "a"}, {2, 2, 1, "a"}}, 3, []string{"a"}, true},
 		"of an earlier version":    {[]sight{{0, 2, 1, "a"}, {1, 2, 2, ""}, {2, 2, 1, "a"}}, 3, []string{"", "a"}, true},
