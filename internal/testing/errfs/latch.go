@@ -50,7 +50,7 @@ func (f *FS) latched(change func()) {
 
 // opened returns the latch of a file that was opened. One that is not known yet has bytes that are
 // not synced if the wrapped file says so; crashfs does. Those that another process could not sync
-// are among them, and a sync of this one may cover them: which bytes of a file it trusts is unknown.
+// are among them, and a sync of this one may cover them: which bytes it trusts is unknown.
 func (f *FS) opened(name string, h vfs.File) (l *latch) {
 	found := newLatch()
 	if d, ok := h.(interface{ Unsynced() int64 }); ok {

@@ -196,7 +196,7 @@ func (c Config) checkLoad(x *settings.Checks) {
 	if c.Consumers > 0 && c.Mode != ModeE2E {
 		x.Add("--consumers: only an e2e run has consumers of the records that it sends; add --mode e2e, or remove it")
 	}
-	if !settings.PID.Accepts(c.ServerPID) {
+	if !settings.PID().Accepts(c.ServerPID) {
 		x.Add("--server-pid: %d is negative; give the broker's process id, or 0 for none", c.ServerPID)
 	}
 }

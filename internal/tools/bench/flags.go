@@ -35,7 +35,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 		settings.Range(1, MaxConcurrency)+" (default 128; batched 1)")
 	fs.Var(&atLeastOne{&c.Pipeline}, "pipeline", "requests in flight on each connection of --clients own, "+settings.Range(1, MaxPipeline))
 	fs.DurationVarP(&c.Duration, "duration", "d", c.Duration, "measured time, "+settings.Positive)
-	fs.DurationVar(&c.Warmup, "warmup", c.Warmup, "time before the measured time, not counted, "+settings.NotNegative.String())
+	fs.DurationVar(&c.Warmup, "warmup", c.Warmup, "time before the measured time, not counted, "+settings.NotNegative().String())
 	fs.IntVarP(&c.MessageSize, "message-size", "s", c.MessageSize, fmt.Sprintf("size of a record's value in bytes, %s; "+
 		"with --verify or --mode e2e at least %d", settings.Range(0, MaxMessageSize), load.StampSize))
 	fs.StringVar((*string)(&c.Acks), "acks", string(c.Acks), "0 (counts records written to the socket, without confirmation), 1 or all")
@@ -54,7 +54,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 		"create the topic if it is missing; "+Default().Topic+" is created without it",
 	)
 	fs.BoolVar(&c.DeleteTopic, "delete-topic", c.DeleteTopic, "delete the topic afterwards")
-	fs.IntVar(&c.Partitions, "partitions", c.Partitions, "partitions of a created topic, "+settings.PartitionBounds.String())
+	fs.IntVar(&c.Partitions, "partitions", c.Partitions, "partitions of a created topic, "+settings.PartitionBounds().String())
 	fs.IntVar(&c.ReplicationFactor, "replication-factor", c.ReplicationFactor,
 		"replicas of a created topic, "+settings.Range(1, maxReplicas))
 	// A flag that is set changes the map of its default.
@@ -71,7 +71,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 			"receive every record, "+cli.Between(0, MaxConcurrency).Or(0, "one kgo consumer").String(),
 	)
 	fs.IntVar(&c.ServerPID, "server-pid", c.ServerPID,
-		"process id of the broker on this machine: shows its CPU time per request (Linux), "+settings.PID.String())
+		"process id of the broker on this machine: shows its CPU time per request (Linux), "+settings.PID().String())
 	fs.StringVar(&c.Admin, "admin", c.Admin, "HOST:PORT of chronik's admin port, for the broker's version and its fdatasyncs "+
 		"during the run; off for none "+
 		"(default port "+adminPort+" of the first broker)")

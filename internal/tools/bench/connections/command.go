@@ -39,7 +39,7 @@ func loginsCommand() *cobra.Command {
 		"logins is a closed loop: each of the clients connects, sends ApiVersions, logs in if there is a user, requests metadata and closes the\n"+
 			"connection. TLS sessions are not resumed.",
 		func(ctx context.Context, _ io.Writer) (*LoginsResult, error) { return Logins(ctx, c) })
-	c.Target.bind(cmd.Flags(), 16, settings.PID)
+	c.Target.bind(cmd.Flags(), 16, settings.PID())
 	c.Interval.Bind(cmd.Flags(), "", 10*time.Second, 2*time.Second)
 	return cmd
 }
@@ -52,6 +52,6 @@ func idleCommand() *cobra.Command {
 		func(ctx context.Context, _ io.Writer) (*IdleResult, error) { return Idle(ctx, c) })
 	c.Target.bind(cmd.Flags(), 10_000, cli.AtLeast(1))
 	cmd.Flags().DurationVar(&c.Rest, "rest", 10*time.Second,
-		"time between the last two readings of the memory, "+settings.NotNegative.String())
+		"time between the last two readings of the memory, "+settings.NotNegative().String())
 	return cmd
 }

@@ -97,7 +97,7 @@ type Interval struct {
 // Bind adds the flags of the interval with their defaults. of describes what is measured in it.
 func (i *Interval) Bind(f *pflag.FlagSet, of string, duration, warmup time.Duration) {
 	f.DurationVarP(&i.Duration, "duration", "d", duration, "measured time"+of+", "+settings.Positive)
-	f.DurationVar(&i.Warmup, "warmup", warmup, "time before the measured time, not counted, "+settings.NotNegative.String())
+	f.DurationVar(&i.Warmup, "warmup", warmup, "time before the measured time, not counted, "+settings.NotNegative().String())
 }
 
 // Check checks the interval.

@@ -85,8 +85,8 @@ func BindSides(f *pflag.FlagSet, a, b *Side, each, optional string) {
 	f.StringVar(&a.Name, "name-a", "A", "name of side A")
 	f.StringVar(&b.Name, "name-b", "B", "name of side B")
 	f.IntVar(&a.PID, "pid-a", 0,
-		"process id of A's broker on this machine: shows its CPU time per "+each+" (Linux), "+settings.PID.String())
-	f.IntVar(&b.PID, "pid-b", 0, "process id of B's broker, "+settings.PID.String())
+		"process id of A's broker on this machine: shows its CPU time per "+each+" (Linux), "+settings.PID().String())
+	f.IntVar(&b.PID, "pid-b", 0, "process id of B's broker, "+settings.PID().String())
 }
 
 // Alternate makes rounds of type R. In each it calls run for the side i of names, side after side,

@@ -17,15 +17,14 @@ import (
 // Broker is the address of a broker with default settings on this machine.
 const Broker = "127.0.0.1:9092"
 
-// What checks accept. The help of flags names it.
-var (
-	// PartitionBounds is what Checks.Partitions accepts.
-	PartitionBounds = cli.AtLeast(1)
-	// NotNegative is what Checks.NotNegative accepts.
-	NotNegative = cli.AtLeast(time.Duration(0))
-	// PID is the process id of a broker on this machine.
-	PID = cli.AtLeast(1).Or(0, "none")
-)
+// PartitionBounds returns what Checks.Partitions accepts. The help of flags names it.
+func PartitionBounds() cli.Bounds[int] { return cli.AtLeast(1) }
+
+// NotNegative returns what Checks.NotNegative accepts.
+func NotNegative() cli.Bounds[time.Duration] { return cli.AtLeast(time.Duration(0)) }
+
+// PID returns the accepted process ids of a broker on this machine.
+func PID() cli.Bounds[int] { return cli.AtLeast(1).Or(0, "none") }
 
 // Positive is what Checks.Positive accepts.
 const Positive = "above 0"
@@ -70,7 +69,7 @@ func (x *Checks) OneOf(flag, value string, names ...string) {
 
 // Partitions checks the number of a topic's partitions.
 func (x *Checks) Partitions(n int) {
-	if !PartitionBounds.Accepts(n) {
+	if !PartitionBounds().Accepts(n) {
 		x.Add("--partitions: %d is below 1, the minimum", n)
 	}
 }
@@ -84,7 +83,7 @@ func (x *Checks) Positive(flag string, d time.Duration) {
 
 // NotNegative checks that d is at least zero.
 func (x *Checks) NotNegative(flag string, d time.Duration) {
-	if !NotNegative.Accepts(d) {
+	if !NotNegative().Accepts(d) {
 		x.Add("--%s: %v is negative; 0s means none", flag, d)
 	}
 }
