@@ -29,7 +29,8 @@ func (t *Target) bind(f *pflag.FlagSet, partitions int, use string) {
 	f.StringVar(&t.Topic, "topic", "chronik-bench-groups",
 		"topic to subscribe to; it is created if it is missing, and groups are named after it")
 	f.IntVar(&t.Partitions, "partitions", partitions, "partitions of the topic, "+settings.PartitionBounds().String()+use)
-	f.IntVar(&t.ServerPID, "server-pid", 0, "process id of the broker on this machine: shows its CPU time (Linux), "+settings.PID().String())
+	f.IntVar(&t.ServerPID, "server-pid", 0,
+		"process id of the broker on this machine: shows its CPU time (Linux), "+settings.PID().String())
 	f.BoolVar(&t.Keep, "keep", false, "keep the topic and the groups; otherwise they are deleted afterwards")
 }
 
