@@ -174,7 +174,7 @@ func (b *book) refusedBy(e link.Event) (gone int32) {
 				s.member, s.since = e.Peer.Member, time.Now()
 			}
 		case e.Kind == link.Refused:
-			gone = s.node
+			gone, s.itself = s.node, false
 		case e.Kind == link.Rejected && errors.As(e.Err, &m) && m.Reason == link.Itself:
 			if s.itself = true; s.peer != nil {
 				b.discard(s.peer)

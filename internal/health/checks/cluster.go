@@ -493,10 +493,13 @@ func holds(b *view.Broker) string {
 	return fmt.Sprintf("wait until broker %d is in sync", b.ID)
 }
 
+// mostTwins bounds the findings about processes: without a secret, anybody can pretend to be one.
+const mostTwins = 10
+
 // checkProcesses finds brokers as which two processes run. A broker that starts finds them, too: it
 // may be one of them, and wait because of that.
 func checkProcesses(f *Facts, n *notes) {
-	for i := range f.Twins {
+	for i := range f.Twins[:min(len(f.Twins), mostTwins)] {
 		t := &f.Twins[i]
 		where, end := "both advertise "+addressText(t.Addresses[0]), "on the machine where it was not meant to run"
 		if len(t.Addresses) > 1 {
@@ -537,8 +540,8 @@ func addressText(a string) string { return cmp.Or(a, "an address that its versio
 // twins returns the cause of all that follows from two processes that run as one of some brokers,
 // empty if there are none.
 func (f *Facts) twins(brokers ...int32) string {
-	for i := range f.Twins {
-		if slices.Contains(brokers, f.Twins[i].Broker) {
+	for i := range f.Twins { // one that is refused has no effect on the other one
+		if f.Twins[i].Copies && slices.Contains(brokers, f.Twins[i].Broker) {
 			return health.Cause(health.CheckProcesses, f.Twins[i].Broker)
 		}
 	}

@@ -17,6 +17,9 @@ const unitConfig = "/etc/chronik/chronikd.yaml"
 // mostSaved is for how many damaged ranges a remedy has commands.
 const mostSaved = 3
 
+// mostName is how many bytes of a topic's name the file with its records has.
+const mostName = 100
+
 // ofLog returns the beginning of a finding about a log of this broker. It names the directory to
 // the other brokers, whose remedies may have a command for it.
 func (f *Facts) ofLog(p *view.Log) health.Finding {
@@ -49,25 +52,29 @@ func (f *Facts) saving(p *view.Log) saving {
 		var run []string
 		for _, d := range ranges[:min(len(ranges), mostSaved)] {
 			args := []string{"--topic", p.Topic, "--partition", strconv.Itoa(int(p.Partition))}
-			file := fmt.Sprintf("%s.broker-%d.json", p, b)
+			file := fmt.Sprintf("%s-%d.broker-%d.json", p.Topic[:min(len(p.Topic), mostName)], p.Partition, b)
 			if d.Next > 0 {
 				args = append(args, "--from", strconv.FormatInt(d.From, 10), "--to", strconv.FormatInt(d.Next, 10))
-				file = fmt.Sprintf("%s.from-%d.broker-%d.json", p, d.From, b)
+				file = strings.Replace(file, ".broker-", fmt.Sprintf(".from-%d.broker-", d.From), 1)
 			}
 			command := logCommand("dump", f.dirOf(b, p), append(args, "--for-produce")...)
 			run, files = append(run, strings.TrimSuffix(command, "`")+" > "+file+"`"), append(files, file)
 		}
-		commands = append(commands, "on the machine of "+health.BrokerSubject(b)+" run "+strings.Join(run, " and "))
+		commands = append(commands, "on the machine of "+health.BrokerSubject(b)+", in a new directory, run "+strings.Join(run, " and "))
 	}
 	s := saving{before: "first save what they have of " + what + ", because they copy the repaired log later and lose it: " +
 		strings.Join(commands, "; ")}
 	if more := len(ranges) - mostSaved; more > 0 {
 		s.before += fmt.Sprintf("; likewise for %s, which `chronikctl log verify` lists", text.Plural(more, "more range", "more ranges"))
 	}
-	s.before += "; then, on the machine of " + health.BrokerSubject(f.Cluster.Self) + ", "
+	s.before += "; the repair is of all partitions of the directory, so save the same way what others have of each other one that cannot " +
+		"be read here; then, on the machine of " + health.BrokerSubject(f.Cluster.Self) + ", "
 	s.after = ", and when `chronikctl cluster health` shows all replicas in sync (if another one leads until then, follow its finding), " +
-		f.again(p, files) + "; they get new offsets"
-	if strings.Contains(p.CleanupPolicy, "compact") {
+		f.again(p, files) + "; leave out those of transactions that were aborted; they get new offsets"
+	switch {
+	case strings.HasPrefix(p.Topic, "__"): // no client may write there
+		s.after = "; the saved files tell what the broker knew, such as the offsets of groups for `chronikctl group reset`"
+	case strings.Contains(p.CleanupPolicy, "compact"):
 		s.after += ", so leave out those whose keys have newer records"
 	}
 	return s
@@ -85,8 +92,8 @@ func (f *Facts) again(p *view.Log, files []string) string {
 		more = ", and likewise from the other files, from one of those with the same offsets"
 	}
 	return "run " + health.Command("chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Partition)), "--from",
-		strconv.FormatInt(d.From, 10), "--until", strconv.FormatInt(d.Next, 10)) + ", and write again with " + produce +
-		" the saved records that it does not print" + more
+		strconv.FormatInt(d.From, 10), "--until", strconv.FormatInt(d.Next, 10)) + ", remove what it prints from " + files[0] +
+		", and write the rest again with " + produce + more
 }
 
 // others returns the other brokers with a replica of a partition.
@@ -103,7 +110,8 @@ func (f *Facts) others(p *view.Log) (list []int32) {
 func (f *Facts) dirOf(broker int32, p *view.Log) []string {
 	if o := f.other(broker); o != nil && o.Report != nil {
 		for i := range o.Report.Findings {
-			if x := &o.Report.Findings[i]; slices.Contains(ofLogs, x.Check) && x.IsAboutLog(p.String()) && x.About.Dir != "" {
+			if x := &o.Report.Findings[i]; slices.Contains(ofLogs, x.Check) && x.IsAboutLog(p.String()) && len(x.About.Partitions) == 1 &&
+				x.About.Dir != "" {
 				return []string{"--dir", x.About.Dir}
 			}
 		}

@@ -40,13 +40,22 @@ func TestARepairLosesNothingThatAnotherReplicaHas(t *testing.T) {
 	other := health.OfLog("t-3")
 	other.Check, other.About.Dir = checkOfDamage, "/d2"
 	f.Others = []Other{{Heard: health.Heard{Broker: 2, Report: &health.Report{Findings: []health.Finding{other}}}}}
-	inOrder(t, damageOf(t, f, p).Remedy, "on the machine of broker 2 run `chronikctl log dump --dir /d2 --topic t", " --last-copy`")
+	inOrder(t, damageOf(t, f, p).Remedy,
+		"on the machine of broker 2, in a new directory, run `chronikctl log dump --dir /d2 --topic t", " --last-copy`")
 	for range 4 {
 		p.Damages = append(p.Damages, view.Damage{From: 9, Next: 10})
 	}
 	p.Replicas, p.CleanupPolicy = []int32{1, 2, 3}, "compact"
-	inOrder(t, damageOf(t, f, p).Remedy, "broker 1 run", "broker 2 run", "likewise for 2 more ranges", "--last-copy",
-		"likewise from the other files", "newer records")
+	inOrder(t, damageOf(t, f, p).Remedy, "broker 1, in a new directory, run", "broker 2, in a new directory, run",
+		"likewise for 2 more ranges", "--last-copy", "likewise from the other files", "newer records")
+	p.Topic = "__" + strings.Repeat("n", 200)
+	remedy := damageOf(t, f, p).Remedy
+	inOrder(t, remedy, "> __"+strings.Repeat("n", mostName-2)+"-3.from-5.broker-1.json`", "the repair is of all partitions", "--last-copy",
+		"`chronikctl group reset`")
+	if strings.Contains(remedy, "chronikctl produce") {
+		t.Errorf("no client writes to an internal topic: %s", remedy)
+	}
+	p.Topic = "t"
 	p.Damages, p.Offline, p.Error = nil, true, "short"
 	f.Partitions, f.Serving = []view.Log{*p}, true
 	findings, _ := examined(t, Checks(), f)

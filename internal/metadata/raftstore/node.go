@@ -281,7 +281,8 @@ func (n *node) step(m *pb.Message) (err error) {
 	}
 	if m.GetType() == pb.MsgHeartbeat && m.GetCommit() > n.mem.last() {
 		return fmt.Errorf("%w: the leader has stored here entry %d, and the last one is %d: entries that this member acknowledged are lost, "+
-			"perhaps because %s was put back from a copy; empty this directory, the node then joins as another member",
+			"perhaps because %s was put back from a copy; empty this directory, the node then joins as another member; but if another process "+
+			"runs on a copy of it, end that one, and start this one again without a change",
 			errBroken, m.GetCommit(), n.mem.last(), n.opts.Dir)
 	}
 	n.heard[m.GetFrom()] = n.ticks

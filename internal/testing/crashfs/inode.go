@@ -167,6 +167,9 @@ func difference(a, b *ram.Bytes) int64 {
 // clean. keepCached leaves them readable until a power loss; otherwise reads see the content of the
 // disk.
 func (n *inode) forget(keepCached bool) {
+	if keepCached && len(n.log) == 0 {
+		return // no page is dirty
+	}
 	n.log = nil
 	if keepCached {
 		n.base = n.cache.Clone()

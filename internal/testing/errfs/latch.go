@@ -82,6 +82,11 @@ func (h *file) closed() (last bool) {
 func (f *FS) renamed(from, to string) {
 	f.latched(func() {
 		from, to = path.Clean(from), path.Clean(to)
+		if l := f.latches[from]; l != nil { // a file
+			f.latches[to] = l
+			delete(f.latches, from)
+			return
+		}
 		moved := make(map[string]*latch)
 		for name, l := range f.latches {
 			if rest, within := strings.CutPrefix(name, from); within && (rest == "" || rest[0] == '/') {
@@ -100,6 +105,10 @@ func (f *FS) renamed(from, to string) {
 // caller must hold f.mu.
 func (f *FS) forget(name string) {
 	name = path.Clean(name)
+	if f.latches[name] != nil { // a file, so no directory
+		delete(f.latches, name)
+		return
+	}
 	for of := range f.latches {
 		if of == name || strings.HasPrefix(of, name+"/") {
 			delete(f.latches, of)
