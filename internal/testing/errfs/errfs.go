@@ -313,7 +313,7 @@ func (f *FS) open(op Op, name string, open func(string) (vfs.File, error)) (vfs.
 	if op == Create {
 		f.latched(func() { f.latches[path.Clean(name)] = newLatch() })
 	}
-	return &file{fs: f, under: h, latch: f.opened(name, h)}, nil
+	return f.opened(name, h), nil
 }
 
 // MkdirAll implements vfs.FS.

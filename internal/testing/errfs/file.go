@@ -9,6 +9,8 @@ type file struct {
 	fs    *FS
 	under vfs.File
 	latch *latch
+	// before is how many calls for the file had failed when it was opened.
+	before int
 }
 
 // dropper is a file that can drop dirty pages, as those of crashfs can.

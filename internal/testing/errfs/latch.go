@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"runtime"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -13,13 +14,16 @@ import (
 // bytes that may be lost were cut off or written again, from their begin on. The kernel drops the
 // pages that it could not write and reports that once, so that a second sync succeeds without them.
 // FS has a latch for each file, by its content, not by its name: a file that is closed, opened
-// again or renamed has the same one. A sync against the rule panics.
+// again or renamed has the same one. A sync against the rule panics, if the failure is known to its
+// caller: it has met it, or opened the file later. Another goroutine may have begun before it hears.
 //
 // FS.mu guards the fields.
 type latch struct {
 	dirty int64  // begin of the bytes that no successful sync covers; none if there are no such bytes
 	lost  int64  // begin of those that a failed call may have lost; none if there are none
 	cause string // the call that failed
+	by    string // the goroutine of that call
+	fails int    // calls that failed
 	open  int    // handles
 }
 
@@ -32,11 +36,21 @@ func (l *latch) fail(c Call, off int64, err error) {
 	if off < l.lost {
 		l.lost, l.cause = off, fmt.Sprintf("%s of %s: %v", c.Op, c.Path, err)
 	}
+	l.by, l.fails = goroutine(), l.fails+1
 }
 
-// check panics if bytes of a file of that size may be lost. The caller must hold f.mu.
-func (f *FS) check(l *latch, c Call, size int64) {
-	if l.lost < size && !f.unlatched {
+// goroutine returns the name of the calling goroutine.
+func goroutine() string {
+	var buf [40]byte
+	name, _, _ := strings.Cut(string(buf[:runtime.Stack(buf[:], false)]), " [")
+	return name
+}
+
+// check panics if bytes of a file of that size may be lost, and the caller must know of the failure:
+// it has met it, or opened the file afterwards. The caller must hold FS.mu.
+func (h *file) check(c Call, size int64) {
+	l := h.latch
+	if l.lost < size && !h.fs.unlatched && (h.before == l.fails || l.by == goroutine()) {
 		panic(fmt.Sprintf("errfs: I5: %s of %s, but bytes from %d on may be lost: %s", c.Op, c.Path, l.lost, l.cause))
 	}
 }
@@ -48,10 +62,11 @@ func (f *FS) latched(change func()) {
 	change()
 }
 
-// opened returns the latch of a file that was opened. One that is not known yet has bytes that are
+// opened sets the latch of a file that was opened. One that is not known yet has bytes that are
 // not synced if the wrapped file says so; crashfs does. Those that another process could not sync
 // are among them, and a sync of this one may cover them: which bytes it trusts is unknown.
-func (f *FS) opened(name string, h vfs.File) (l *latch) {
+func (f *FS) opened(name string, h vfs.File) *file {
+	x := &file{fs: f, under: h}
 	found := newLatch()
 	if d, ok := h.(interface{ Unsynced() int64 }); ok {
 		if size, err := h.Size(); err == nil && d.Unsynced() < size {
@@ -60,13 +75,14 @@ func (f *FS) opened(name string, h vfs.File) (l *latch) {
 	}
 	f.latched(func() {
 		name = path.Clean(name)
-		if l = f.latches[name]; l == nil {
-			l = found
-			f.latches[name] = l
+		if x.latch = f.latches[name]; x.latch == nil {
+			x.latch = found
+			f.latches[name] = found
 		}
-		l.open++
+		x.latch.open++
+		x.before = x.latch.fails
 	})
-	return l
+	return x
 }
 
 // closed notes that a handle was closed, and reports whether it was the last one.
@@ -144,8 +160,8 @@ func (h *file) syncing(c Call) (failed func(error)) {
 	size, err := h.under.Size()
 	var from int64
 	h.fs.latched(func() {
-		if err == nil {
-			h.fs.check(h.latch, c, size)
+		if err == nil && c.Op == Datasync {
+			h.check(c, size)
 		}
 		from = h.latch.dirty
 		if c.Op == Datasync {
