@@ -18,7 +18,7 @@ GOVULNCHECK_VERSION := v1.8.0
 # may take longer than the ten minutes that Go allows. test-race tests a package that hung once more.
 PKGS ?= ./...
 TEST_TIMEOUT ?= 15m
-RACE_TIMEOUT ?= 15m
+RACE_TIMEOUT ?= 25m
 # How many packages are tested at once: two for each processor, since many tests wait for a disk, for
 # elections or for sessions.
 PACKAGES_AT_ONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))

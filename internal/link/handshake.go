@@ -194,12 +194,16 @@ func request(h *Hello) []byte {
 func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	here := l.hello(lane)
 	here.Dialer = dialer
+	if _, earlier := l.earlier.Load(t.Address); earlier {
+		here.Address = ""
+	}
 	deadline := time.Now().Add(l.opts.Handshake)
 	if err := errors.Join(c.nc.SetWriteDeadline(deadline), c.writeNow(request(here))); err != nil {
 		return fmt.Errorf("send a hello: %w", err)
 	}
 	p, err := c.expect(frame.HE)
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		l.earlier.Store(t.Address, true)
 		return fmt.Errorf("the peer closed the connection when this broker introduced itself; "+
 			"a broker that runs without cluster.seeds does that, and joins when it is restarted with them; otherwise check that the address is "+
 			"the listener for brokers (inter.broker.listener.name)%s: %w", plainHint(c.nc), err)
@@ -219,6 +223,9 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 		return errors.Join(m, c.refuse(m))
 	} else if err != nil {
 		return err
+	}
+	if peer.FeatureLevel >= here.FeatureLevel {
+		l.earlier.Delete(t.Address)
 	}
 	m := l.check(here, peer)
 	if m == nil {
@@ -270,6 +277,9 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 		return err
 	}
 	here := l.hello(peer.Lane)
+	if peer.FeatureLevel < here.FeatureLevel {
+		here.Address = ""
+	}
 	if m := compareSecured(here, &peer); m != nil {
 		return errors.Join(m, c.refuse(m))
 	}

@@ -143,11 +143,14 @@ type Links struct {
 	opts     Options
 	process  uint64
 	attempts atomic.Uint64
-	dialers  atomic.Uint32
-	inbound  *bufpool.Budget
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup // of everything that Accept, Peer and Follow started
+	// earlier are dialed addresses at which a hello was refused without a word, as the first versions
+	// refuse one with an address. The next hello to them has none.
+	earlier sync.Map
+	dialers atomic.Uint32
+	inbound *bufpool.Budget
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup // of everything that Accept, Peer and Follow started
 
 	mu       sync.Mutex
 	stopped  bool
