@@ -143,8 +143,8 @@ type Links struct {
 	opts     Options
 	process  uint64
 	attempts atomic.Uint64
-	// earlier are dialed addresses at which a hello was refused without a word, as the first versions
-	// refuse one with an address. The next hello to them has none.
+	// earlier are dialed addresses at which a hello was refused without a word, as the first
+	// versions refuse one with an address. The next hello to them has none.
 	earlier sync.Map
 	dialers atomic.Uint32
 	inbound *bufpool.Budget

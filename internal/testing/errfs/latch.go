@@ -15,7 +15,7 @@ import (
 // pages that it could not write and reports that once, so that a second sync succeeds without them.
 // FS has a latch for each file, by its content, not by its name: a file that is closed, opened
 // again or renamed has the same one. A sync against the rule panics, if the failure is known to its
-// caller: it has met it, or opened the file later. Another goroutine may have begun before it hears.
+// caller: it has met it, or opened the file later. Another goroutine may begin before it hears.
 //
 // FS.mu guards the fields.
 type latch struct {
@@ -46,8 +46,8 @@ func goroutine() string {
 	return name
 }
 
-// check panics if bytes of a file of that size may be lost, and the caller must know of the failure:
-// it has met it, or opened the file afterwards. The caller must hold FS.mu.
+// check panics if bytes of a file of that size may be lost, and the caller must know of the
+// failure: it has met it, or opened the file afterwards. The caller must hold FS.mu.
 func (h *file) check(c Call, size int64) {
 	l := h.latch
 	if l.lost < size && !h.fs.unlatched && (h.before == l.fails || l.by == goroutine()) {
