@@ -13,7 +13,8 @@ func RegisterTier(reg prometheus.Registerer, source func() view.Tiering) error {
 	partitions := s.gauge(nameTierPartitions, "Partitions that this broker leads and that have copies in the object store, or will have.")
 	failing := s.gauge(nameTierFailing, "Partitions that this broker leads and whose records it cannot copy to the object store.")
 	size := s.gauge(nameTierSize, "Bytes of the batches that the object store has of the partitions that this broker leads.")
-	lag := s.gauge(nameTierLag, "Records of full segments, or all as soon as 80 MiB wait, that this broker has not copied to the object store yet.")
+	lag := s.gauge(nameTierLag, "Records of full segments, or all as soon as 80 MiB wait, that this broker has not copied to the "+
+		"object store yet.")
 	lagBytes := s.gauge(nameTierLagBytes, "About how many bytes the records of "+nameTierLag+" have.")
 	objects := s.counter(nameTierObjects, "Objects with records that this broker has copied to the object store.")
 	copied := s.counter(nameTierCopied, "Bytes of the batches that this broker has copied to the object store.")

@@ -240,10 +240,10 @@ func truncatedOpen(t *testing.T, b broken) int64 {
 	return -1
 }
 
-// truncatedWithoutSnapshot is truncatedOpen without the snapshot of the segment that stays, which
-// was lost before the others went.
-func truncatedWithoutSnapshot(t *testing.T, b broken) int64 {
-	d := mustOpen(t, vfs.Memory(), "sync", func(o *Options) { o.broken = b })
+// withoutSnapshots returns a log of three segments whose snapshots are lost. A transaction begins
+// in the first one, and ends with the log's last record.
+func withoutSnapshots(t *testing.T, fsys vfs.FS, b broken) (*Dir, *Log) {
+	d := mustOpen(t, fsys, "sync", func(o *Options) { o.broken = b })
 	l := makeLogs(t, d, 1, "sync")[0]
 	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
 	for range 2 {
@@ -253,10 +253,18 @@ func truncatedWithoutSnapshot(t *testing.T, b broken) int64 {
 	put(t, l, 1, 10)
 	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
 	synced(t, l)
+	must(t, l.flushAndSync())
 	for _, s := range l.segments[1:] {
-		must(t, d.opt.FS.Remove(s.ProducersPath()))
+		must(t, fsys.Remove(s.ProducersPath()))
 	}
-	must(t, errors.Join(l.flushAndSync(), l.SetLogStart(l.active().Base()), l.Truncate(l.Ends().LogEnd-1)))
+	return d, l
+}
+
+// truncatedWithoutSnapshot is truncatedOpen without the snapshot of the segment that stays, which
+// was lost before the others went.
+func truncatedWithoutSnapshot(t *testing.T, b broken) int64 {
+	_, l := withoutSnapshots(t, vfs.Memory(), b)
+	must(t, errors.Join(l.SetLogStart(l.active().Base()), l.Truncate(l.Ends().LogEnd-1)))
 	if p, known := l.Producer(7); known {
 		return p.First
 	}
@@ -276,20 +284,7 @@ func TestASnapshotStaysWithoutTheRecords(t *testing.T) {
 func TestI12TheRecordsStayWithoutASnapshot(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
-	d := mustOpen(t, errs, "sync")
-	l := makeLogs(t, d, 1, "sync")[0]
-	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
-	for range 2 {
-		put(t, l, 1, 10)
-		must(t, l.roll())
-	}
-	put(t, l, 1, 10)
-	ok(t, endTxn(l, 7, 1, record.Abort, producers.Sender{}))
-	synced(t, l)
-	must(t, l.flushAndSync())
-	for _, s := range l.segments[1:] {
-		must(t, errs.Remove(s.ProducersPath()))
-	}
+	d, l := withoutSnapshots(t, errs, broken{})
 	full := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "*.producers*", Err: syscall.ENOSPC})
 	if err := l.SetLogStart(l.active().Base()); !errors.Is(err, ErrFailed) || full.Hits() == 0 {
 		t.Errorf("the start moves: %v, after %d attempts at a snapshot", err, full.Hits())
@@ -311,21 +306,8 @@ func TestI12TheRecordsStayWithoutASnapshot(t *testing.T) {
 // Records that cannot be read can be deleted, and retention removes them, although the segment that
 // stays has no snapshot.
 func TestUnreadableRecordsCanBeDeleted(t *testing.T) {
-	disk := crashfs.New(1)
-	errs := errfs.New(disk)
-	d := mustOpen(t, errs, "sync")
-	l := makeLogs(t, d, 1, "sync")[0]
-	ok(t, transact(l, inTxn(t, 7, 0, 0, 10)))
-	ok(t, endTxn(l, 7, 1, record.Commit, producers.Sender{}))
-	for range 3 {
-		put(t, l, 1, 10)
-		must(t, l.roll())
-	}
-	synced(t, l)
-	must(t, l.flushAndSync())
-	for _, s := range l.segments[1:] {
-		must(t, errs.Remove(s.ProducersPath()))
-	}
+	errs := errfs.New(crashfs.New(1))
+	_, l := withoutSnapshots(t, errs, broken{})
 	errs.Add(errfs.Rule{Ops: errfs.Read, Path: l.segments[0].Path(), Err: syscall.EIO})
 	must(t, l.SetLogStart(l.active().Base()))
 	if len(l.segments) != 1 || l.Ends().LogStart != l.active().Base() {
