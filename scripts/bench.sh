@@ -225,7 +225,7 @@ row_share() {
 }
 row_groups() { # both brokers in turns
   local p i
-  without_delay
+  without_delay --set max.connections=15000 # by default, half of the descriptors are for segments
   for p in classic consumer; do
     title "groups: 1,000 groups of 10 members at rest, a heartbeat every 3 s, protocol $p"
     each_broker heartbeats --protocol "$p" -d "${GROUPS_TIME:-30s}"
@@ -238,7 +238,7 @@ row_groups() { # both brokers in turns
   done
 }
 # A new group waits for no further members, as ../shared/kafka has it.
-without_delay() { stop_chronik; start_chronik --set group.initial.rebalance.delay.ms=0; }
+without_delay() { stop_chronik; start_chronik --set group.initial.rebalance.delay.ms=0 "$@"; }
 each_broker() { # MEASUREMENT FLAG...
   echo "chronik:"
   sync
