@@ -182,17 +182,14 @@ func (m *Manager) Delete(ids ...ID) error {
 	}
 	m.mu.Unlock()
 	return errors.Join(moving, m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
+		err := d.Delete(byDir[d]...) // first: the directory must know what the next call no longer finds in m.logs
 		if len(left[d]) > 0 {
-			if err := d.finishDeletion(left[d]); err != nil {
-				return err
-			}
+			err = errors.Join(err, d.finishDeletion(left[d]))
 		}
 		if len(begun[d]) > 0 {
-			if err := m.ascertainNotCreated(d, begun[d]); err != nil {
-				return err
-			}
+			err = errors.Join(err, m.ascertainNotCreated(d, begun[d]))
 		}
-		return d.Delete(byDir[d]...)
+		return err
 	}))
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -189,6 +190,38 @@ func TestARefusedDeletionIsMadeUpFor(t *testing.T) {
 		if slices.Contains(l.Dir().Logs(), l) {
 			t.Errorf("%s was reported as deleted, and its directory has it", l)
 		}
+	}
+}
+
+// A deletion that fails beside the rest of a creation that failed is made up for by the next call:
+// that does not report logs as deleted which the directory still has.
+func TestADeletionBesideAFailedCreationIsMadeUpFor(t *testing.T) {
+	h := hangs(t)
+	specs := specsOf('t', 2)
+	logs, err := h.Create(specs)
+	must(t, err)
+	fault := h.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Rename | errfs.Write | errfs.Datasync, Path: "/b/checkpoint/*", Err: syscall.EIO})
+	specs = append(specs, specsOf('u', 2)...)
+	if _, err := h.Create(specs[2:]); err == nil {
+		t.Fatal("created without a checkpoint")
+	}
+	ids := make([]ID, len(specs))
+	for i := range specs {
+		ids[i] = specs[i].ID
+	}
+	if err := h.Delete(ids...); err == nil {
+		t.Fatal("deleted without a checkpoint")
+	}
+	fault.Off()
+	must(t, h.Delete(ids...))
+	for _, l := range logs {
+		if slices.Contains(l.Dir().Logs(), l) {
+			t.Errorf("%s was reported as deleted, and its directory has it", l)
+		}
+	}
+	must(t, h.Close())
+	if left := mustManage(t, h.disk).Logs(); len(left) > 0 {
+		t.Errorf("left after a start: %v", left)
 	}
 }
 

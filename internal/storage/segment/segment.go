@@ -352,7 +352,7 @@ func (s *Segment) fdatasync(h *handle) error {
 		}
 	}
 	if err != nil {
-		s.err.Store(&err)
+		s.err.CompareAndSwap(nil, &err)
 		s.renew() // the system may have dropped what was written
 	}
 	return err
