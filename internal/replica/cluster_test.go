@@ -372,8 +372,8 @@ func TestAwaitAppliedCoversCombinedRevisions(t *testing.T) {
 }
 
 // A replica that an unclean election did not know has records of a later epoch than its leader's,
-// which restored metadata gave. It asks for an epoch above its own, in which it follows. A member
-// asks for nothing.
+// which restored metadata gave. It asks for an epoch above its own, in which it follows, and repeats
+// that if it fails. A member asks for nothing.
 func TestAReplicaThatWasPassedOverAsksForAHigherEpoch(t *testing.T) {
 	c := newCluster()
 	l := startWith(t, vfs.Memory(), c, Options{Incarnation: idA}, "/d")
@@ -397,7 +397,23 @@ func TestAReplicaThatWasPassedOverAsksForAHigherEpoch(t *testing.T) {
 	if len(c.raised) != 0 {
 		t.Fatalf("raised %v for a member, or without an unclean election", c.raised)
 	}
+	refuse := func(err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fail = err
+	}
+	requests := func(n int) func() bool {
+		return func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.raised) >= n
+		}
+	}
+	refuse(metadata.ErrUnavailable)
 	set(4, 2)
+	waitFor(t, "the request has failed", requests(1))
+	refuse(nil)
+	waitFor(t, "it was repeated", requests(2))
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
 	want := 9 + metadata.Gap([16]byte{})

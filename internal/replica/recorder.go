@@ -147,8 +147,8 @@ func (r *recorder) try(n int, what string, txn func(context.Context) error) erro
 	return nil
 }
 
-// outcome keeps the changes that failed for the next attempt, unless they are outdated; err is nil
-// if there are none. It reports whether the goroutine must end because a timer will continue.
+// outcome keeps the changes that failed for the next attempt, unless newer ones replace them; err is
+// nil if there are none. It reports whether the goroutine must end because a timer will continue.
 func (r *recorder) outcome(failed changes, err error) bool {
 	m := r.m
 	m.mu.Lock()
@@ -174,8 +174,8 @@ func (r *recorder) outcome(failed changes, err error) bool {
 		}
 	}
 	for tp, x := range failed.raise {
-		if m.fence[tp].Raise == x {
-			r.raise[tp] = x
+		if _, newer := r.raise[tp]; !newer && m.partitions[tp] != nil {
+			r.raise[tp] = x // without effect if the epoch has changed since
 		}
 	}
 	maps.Copy(r.forget, failed.forget)

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
@@ -211,4 +212,35 @@ func TestTheOnlyVoterBeginsANewGenerationAfterAFailure(t *testing.T) {
 		}
 		_ = again.Close()
 	}
+}
+
+// I13: a transaction whose attempt to write again hangs ends with its context.
+func TestAnAttemptThatHangsDoesNotHoldItsCaller(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	s, err := openSole(disk)
+	must.OK(t, err)
+	disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/m/*", Count: 1, Err: errDisk})
+	if _, err := s.Txn(t.Context(), put("/a", "1")); !errors.Is(err, errDisk) {
+		t.Fatalf("a transaction while the disk fails: %v", err)
+	}
+	free, hangs := make(chan struct{}), make(chan struct{}, 1)
+	disk.Add(errfs.Rule{Ops: errfs.Create, Path: "/m/*", Count: 1, Before: func(errfs.Call) { hangs <- struct{}{}; <-free }})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Txn(ctx, put("/b", "1"))
+		ended <- err
+	}()
+	<-hangs
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the transaction waits for the disk")
+	}
+	close(free)
+	_ = s.Close()
 }

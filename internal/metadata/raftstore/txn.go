@@ -174,7 +174,12 @@ func (s *Store) retry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return <-failed
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done(): // the disk of this attempt hangs
+		return ctx.Err()
+	}
 }
 
 // LeaderTxn is Txn for the controller: it changes something only if this member leads in the given
@@ -202,20 +207,20 @@ func (s *Store) propose(ctx context.Context, txn []byte, term uint64) (int64, er
 	case <-ctx.Done():
 		return 0, fmt.Errorf("metadata transaction: %w", ctx.Err())
 	}
+	var o result
 	select {
-	case o := <-r.done:
-		if c := s.copy.Load(); c != nil && o.err == nil {
-			(*c).Wait(ctx, o.revision)
-		}
-		return o.revision, o.err
+	case o = <-r.done:
 	case <-ctx.Done():
 		return 0, fmt.Errorf("metadata transaction: %w: %w", metadata.ErrUnknown, ctx.Err())
 	case <-s.ended:
+		select { // the loop may have answered before it ended
+		case o = <-r.done:
+		default:
+			return 0, metadata.ErrClosed
+		}
 	}
-	select { // the loop may have answered before it ended
-	case o := <-r.done:
-		return o.revision, o.err
-	default:
-		return 0, metadata.ErrClosed
+	if c := s.copy.Load(); c != nil && o.err == nil {
+		(*c).Wait(ctx, o.revision)
 	}
+	return o.revision, o.err
 }
