@@ -62,6 +62,7 @@ func LeaveUser(fsys vfs.FS, dir, name string, password secret.Secret, own func(f
 		err = fsys.Rename(at+".tmp", at)
 	}
 	if err != nil {
+		_ = fsys.Remove(at + ".tmp") // it has keys; the error that counts is the first one
 		return err
 	}
 	return fsys.SyncDir(dir)
