@@ -357,6 +357,21 @@ func TestAShareFetchIsAnsweredAfterItsTime(t *testing.T) {
 	wantShared(t, ask[*kmsg.ShareFetchResponse](t, m.w, 2, req), "")
 }
 
+// Acknowledgements that come with a fetch have their answer when they are stored: it does not wait
+// for records, of which there may be none for long.
+func TestAcknowledgementsDoNotWaitForRecords(t *testing.T) {
+	n, id, _ := shareNode(t)
+	n.put(t, "t", 1, "x")
+	m := n.sharer(t, "m", id)
+	m.eventuallyFetched("0[0 0 [0] 0-0:1]")
+	m.wait = 60_000
+	began := time.Now()
+	wantShared(t, m.fetch(ack{0, 0, []int8{1}}), "0[0 0 []]")
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("answered after %v", took)
+	}
+}
+
 func TestTheLimitOfShareSessions(t *testing.T) {
 	n, id, _ := shareNode(t, func(o *nodeOptions) { o.static["group.share.max.share.sessions"] = "1" })
 	a, b := n.sharer(t, "a", id), n.sharer(t, "b", id)

@@ -30,8 +30,9 @@ func (b *Handler) groupConfigs(img *metadata.Image, group string) (configdef.Gro
 	return b.opt.Configs.ResolveGroup(configdef.Layers{Group: img.GroupConfig(group), Static: b.opt.Static})
 }
 
-// shareOp is one ShareFetch in flight. It has two parts that end independently: the fetch, and the
-// acknowledgements that came with it. The answer leaves when both have ended.
+// shareOp is one ShareFetch in flight. It has two parts: the fetch, and the acknowledgements that
+// came with it. The answer leaves when both have ended. A fetch waits for records no longer than
+// until the acknowledgements have their results, because the member waits for these, too.
 //
 //	shareFetch  the reader                find the session and partitions, acknowledge, try
 //	Try         the reader, and the       take the turn of the partitions, read, acquire; without
@@ -49,6 +50,7 @@ type shareOp struct {
 	maxRecords, batchSize int64
 	strict                bool
 	fetches               bool // records are wanted
+	carries               bool // acknowledgements
 	lock                  time.Duration
 	shares                []sharePart // of the parts with the same indices
 	parked                int64       // bytes taken from Handler.parked
@@ -102,7 +104,7 @@ func (op *shareOp) name(n shareleader.Named) {
 func (op *shareOp) acknowledge(a *shareAcks, renew bool) {
 	i := op.indexOf(&partitionRequest{topic: topicRef{id: a.of.Topic}, index: a.of.Partition})
 	share := &op.shares[i]
-	share.acked = true
+	share.acked, op.carries = true, true
 	if err := op.parts[i].err; err != nil {
 		share.ack = kerr.TypedErrorForCode(codeByID(err))
 		return
@@ -131,10 +133,14 @@ func (op *shareOp) acknowledged() {
 	op.mu.Lock()
 	op.pending--
 	answers := op.pending == 0 && op.fetched && !op.done
+	hurries := op.pending == 0 && op.carries && !op.fetched && !op.last
 	op.done = op.done || answers
 	op.mu.Unlock()
-	if answers {
+	switch {
+	case answers:
 		op.answer()
+	case hurries:
+		op.lastTry(false)
 	}
 }
 
