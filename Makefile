@@ -146,7 +146,7 @@ object-stores: build ## snapshots and old records in object stores of others, on
 
 .PHONY: soak
 soak: build ## for HOURS (default 1), three brokers under every load and faults, and with UPGRADE=1 changes of version; a report of what grows in dist/soak (SEED=n FAULT=text)
-	@former=; if [ -n "$(UPGRADE)" ]; then former=$$(scripts/former.sh $(CURDIR)/$(BIN)) || exit; former=$${former%%:*}; fi; \
+	@former=; if [ -n "$(UPGRADE)" ]; then former=$$(scripts/former.sh $(CURDIR)/$(BIN)) || exit; former=$${former##*:}; fi; \
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIKD_FORMER=$$former CHRONIK_SOAK=$(or $(HOURS),1)h CHRONIK_SOAK_REPORT=$(or $(REPORT),$(CURDIR)/dist/soak) CHRONIK_CLUSTER_SEED=$(SEED) CHRONIK_CLUSTER_FAULT="$(FAULT)" go test -count=1 -timeout 100h -v -run '^TestSoak$$' ./internal/testing/system/
 
 .PHONY: rolling-upgrade

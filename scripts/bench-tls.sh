@@ -31,14 +31,14 @@ tls_start() {
   start_chronik --config "$tls/bench.yaml"
   IFS=' ' read -r tls_plain tls_addr tls_logins < <(sed -nE 's/.*"msg":"ready".*"listen":\[([^]]*)\].*/\1/p' "$work/chronikd.log" | tr -d '"' | tr , ' ')
   [ -n "$tls_logins" ] || { echo "bench: chronikd does not report three listeners"; exit 1; }
-  if ! [ -x "$KAFKA_TOOLS/kafka-up.sh" ]; then
-    echo "NOT MEASURED: Kafka, because $KAFKA_TOOLS/kafka-up.sh is not there. chronik alone:"
+  if ! "$tools/kt" --classpath >/dev/null; then
+    echo "NOT MEASURED: Kafka. chronik alone:"
     return 0
   fi
   local port="${KAFKA_PORT:-19392}" listeners
   tls_kafka=$((port + 10))
   listeners="PLAINTEXT://127.0.0.1:$tls_kafka,SSL://127.0.0.1:$((tls_kafka + 1)),SASL_SSL://127.0.0.1:$((tls_kafka + 2))"
-  "$KAFKA_TOOLS/kafka-up.sh" --port "$tls_kafka" --dir "$work/kafka-tls" --heap "${HEAP:-1g}" -c "${housekeeping[0]}" \
+  "$tools/up" --port "$tls_kafka" --dir "$work/kafka-tls" --heap "${HEAP:-1g}" -c "${housekeeping[0]}" \
     -c "listeners=$listeners,CONTROLLER://127.0.0.1:$((tls_kafka + 4))" -c "advertised.listeners=$listeners" \
     -c listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL \
     -c ssl.keystore.type=PEM -c "ssl.keystore.location=$tls/kafka.pem" -c ssl.enabled.protocols=TLSv1.3 \
@@ -49,7 +49,7 @@ tls_start() {
 
 tls_stop() {
   stop_chronik
-  [ ! -d "$work/kafka-tls" ] || "$KAFKA_TOOLS/kafka-down.sh" --dir "$work/kafka-tls" --wipe >/dev/null 2>&1
+  [ ! -d "$work/kafka-tls" ] || "$tools/down" --dir "$work/kafka-tls" --wipe >/dev/null 2>&1
   tls_kafka='' tls_kafka_pid='' addr='' work_data=''
 }
 

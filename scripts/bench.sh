@@ -5,9 +5,9 @@
 #      fanout partitions neighbours tails quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls
 #      (default: those before neighbours; the others take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
-# KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
-#                       without it chronik is measured alone, and that is said.
-# KAFKA=HOST:PORT       a Kafka that runs already; KAFKA_PID for its CPU time.
+# KAFKA=HOST:PORT       a Kafka that runs already; KAFKA_PID for its CPU time. By default, scripts/kafka/up starts one
+#                       of KAFKA_VERSION (that in scripts/kafka/pom.xml) with Java and Maven. Without them chronik is
+#                       measured alone, and that is said.
 # CHRONIKD=FILE         the binary to measure (default bin/chronikd).
 # TAIL_TIME=20s         of the row tails: the measured time of each load.
 # SYNC_TIME=5ms         of the row syncs: what a sync of its slowed disk takes.
@@ -22,7 +22,7 @@ set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 bench="$root/bin/chronik-bench" chronikd="${CHRONIKD:-$root/bin/chronikd}"
 rounds="${ROUNDS:-5}" time="${TIME:-5s}" warmup="${WARMUP:-2s}"
-KAFKA_TOOLS="${KAFKA_TOOLS:-$root/../shared/kafka}"
+tools="$root/scripts/kafka"
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-bench.XXXXXX")"
 kafka="${KAFKA:-}" kafka_pid="${KAFKA_PID:-}" own_kafka='' pid='' addr='' other='' others=()
 
@@ -49,7 +49,7 @@ finish() {
   stop_others
   tls_stop
   drop_ballast
-  [ -z "$own_kafka" ] || "$KAFKA_TOOLS/kafka-down.sh" --dir "$work/kafka" --wipe >/dev/null 2>&1
+  [ -z "$own_kafka" ] || "$tools/down" --dir "$work/kafka" --wipe >/dev/null 2>&1
   rm -rf "$work"
 }
 trap finish EXIT
@@ -71,11 +71,11 @@ stop_chronik() { if [ -n "$pid" ]; then kill -TERM "$pid" 2>/dev/null; wait "$pi
 
 start_kafka() {
   [ -z "$kafka" ] || return 0
-  if ! [ -x "$KAFKA_TOOLS/kafka-up.sh" ]; then
-    echo "NOT MEASURED: Kafka, because $KAFKA_TOOLS/kafka-up.sh is not there. chronik alone:"
+  if ! "$tools/kt" --classpath >/dev/null; then
+    echo "NOT MEASURED: Kafka. chronik alone:"
     return 0
   fi
-  kafka="$("$KAFKA_TOOLS/kafka-up.sh" --port "${KAFKA_PORT:-19392}" --dir "$work/kafka" -c "${housekeeping[0]}")" || exit 1
+  kafka="$("$tools/up" --port "${KAFKA_PORT:-19392}" --dir "$work/kafka" -c "${housekeeping[0]}")" || exit 1
   kafka_pid="$(cat "$work/kafka/node1/pid")" own_kafka=1
   # Its compiler needs some time under load before its figures mean anything.
   "$bench" --bootstrap-servers "$kafka" --create-topic --delete-topic --topic "$(topic)" -d "${WARM_KAFKA:-15s}" --warmup 0s >/dev/null
@@ -434,8 +434,8 @@ cost() { awk -v f="$3" '{ print $f }' "$work/cost.$1.$2" | sort -n | awk -v by="
 # Kafka's own tools, in turns: producer-perf-test as fast as it can and at half of
 # Kafka's rate, consumer-perf-test (which joins a group) over what was written.
 row_tools() {
-  if ! [ -x "$KAFKA_TOOLS/kt" ]; then
-    title "NOT MEASURED: tools, because $KAFKA_TOOLS/kt is not there"
+  if ! "$tools/kt" --classpath >/dev/null; then
+    title "NOT MEASURED: tools"
     return
   fi
   local size t half
@@ -469,12 +469,12 @@ perf_rounds() { # produce|consume TOPIC SIZE THROUGHPUT
 perf_produce() { # ADDR TOPIC SIZE THROUGHPUT: records/s p50 p99; those of a rate without the client's own warm-up
   local n="${PERF_RECORDS:-$((3000000 * 256 / $3 + 500000))}" warm=()
   if [ "$4" -gt 0 ]; then n=$(($4 * 20)) warm=(--warmup-records $(($4 * 10))); fi
-  "$KAFKA_TOOLS/kt" producer-perf-test --bootstrap-server "$1" --topic "$2" --num-records "$n" "${warm[@]}" \
+  "$tools/kt" producer-perf-test --bootstrap-server "$1" --topic "$2" --num-records "$n" "${warm[@]}" \
     --record-size "$3" --throughput "$4" --command-property acks=all 2>/dev/null |
     sed -nE 's/.*sent, ([0-9.]+) records.sec .* ([0-9]+) ms 50th, .* ([0-9]+) ms 99th.*/\1 records\/s, p50 \2 ms, p99 \3 ms/p' | tail -1
 }
 perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
-  "$KAFKA_TOOLS/kt" consumer-perf-test --bootstrap-server "$1" --topic "$2" --num-records "${PERF_RECORDS:-$((3000000 * 256 / $3 + 500000))}" \
+  "$tools/kt" consumer-perf-test --bootstrap-server "$1" --topic "$2" --num-records "${PERF_RECORDS:-$((3000000 * 256 / $3 + 500000))}" \
     --timeout 60000 2>/dev/null | tail -1 | awk -F', *' '{printf "%d records/s, fetching alone %d records/s\n", $6, $10}'
 }
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # from-kafka.sh   runs the commands of docs/from-kafka.md's "Moving", word for word, from
 # one broker to another, and looks at what came over. The source is a chronik, or with
-# KAFKA=1 a Kafka that KAFKA_TOOLS (default ../shared/kafka) starts. Both are stopped
+# KAFKA=1 a Kafka that scripts/kafka/up starts. Both are stopped
 # and their data removed in the end. PORT is the first of ten ports (default: free ones).
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 page="$root/docs/from-kafka.md"
 export PATH="$root/bin:$PATH"
-port="${PORT:-$(python3 "$root/scripts/free-ports.py" 10 | cut -d ' ' -f 1)}" tools="${KAFKA_TOOLS:-$root/../shared/kafka}"
+port="${PORT:-$(python3 "$root/scripts/free-ports.py" 10 | cut -d ' ' -f 1)}" tools="$root/scripts/kafka"
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-from-kafka.XXXXXX")"
 pids=() kafka=
 finish() {
   [ ${#pids[@]} = 0 ] || { kill "${pids[@]}" 2>/dev/null; wait "${pids[@]}" 2>/dev/null; }
-  [ -z "$kafka" ] || "$tools/kafka-down.sh" --dir "$work/kafka" --wipe >/dev/null 2>&1
+  [ -z "$kafka" ] || "$tools/down" --dir "$work/kafka" --wipe >/dev/null 2>&1
   rm -rf "$work"
 }
 trap finish EXIT
@@ -29,7 +29,7 @@ broker() { # broker NAME PORT
 broker to "$port"
 to="127.0.0.1:$port"
 if [ -n "${KAFKA:-}" ]; then
-  kafka=yes from="$("$tools/kafka-up.sh" --port $((port + 2)) --dir "$work/kafka")" || fail "no Kafka"
+  kafka=yes from="$("$tools/up" --port $((port + 2)) --dir "$work/kafka")" || fail "no Kafka"
 else
   broker from $((port + 2))
   from="127.0.0.1:$((port + 2))"

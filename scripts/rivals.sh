@@ -7,7 +7,7 @@
 # PARTS="speed power"   loads, in turns with chronik; losses of power under load.
 # ROUNDS=3 TIME=4s      counted rounds of each comparison, measured time of each run.
 # CUTS=5 RATE=4000      losses of power of each broker; records per second meanwhile.
-# KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka).
+# KAFKA_VERSION=4.4.0   the version of Kafka (that in scripts/kafka/pom.xml); it needs Java and Maven.
 # NATS=FILE KLITE=FILE TANSU=FILE   the programs. NATS and tansu are built without them, at the versions below.
 #
 # In the part power, each broker has its data on scripts/rivals/powerfs: what no sync covered is lost. That
@@ -17,7 +17,6 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 nats_version=v2.15.3 tansu_version=0.6.0
 bench="$root/bin/chronik-bench" chronikd="${CHRONIKD:-$root/bin/chronikd}" cache="$root/.cache/rivals"
 rounds="${ROUNDS:-3}" time="${TIME:-4s}" cuts="${CUTS:-5}" rate="${RATE:-4000}"
-KAFKA_TOOLS="${KAFKA_TOOLS:-$root/../shared/kafka}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-rivals.XXXXXX")"
 mkdir -p "$cache"
 export GOBIN="$cache" PEER_CACHE="$work"
@@ -62,7 +61,7 @@ ready() { # PORT LOG: waits until the broker takes connections
 have() {
   case $1 in
     chronik) ;;
-    kafka*) [ -x "$KAFKA_TOOLS/kafka-up.sh" ] || { say "$1: $KAFKA_TOOLS/kafka-up.sh is missing"; return 1; } ;;
+    kafka*) "$root/scripts/kafka/kt" --classpath >/dev/null || { say "$1 cannot be started"; return 1; } ;;
     nats*)
       NATS="${NATS:-$cache/nats-server}"
       [ -x "$NATS" ] || CGO_ENABLED=0 go install "github.com/nats-io/nats-server/v2@$nats_version" || return 1
@@ -84,8 +83,8 @@ begin() {
     chronik) "$chronikd" --data-dir "$dir" --listen "$addr" --admin-listen off >"$log" 2>&1 & ;;
     kafka | kafka-flush)
       up=(--port "$port" --dir "$dir")
-      [ "$name" = kafka ] || up+=(--flush1)
-      "$KAFKA_TOOLS/kafka-up.sh" "${up[@]}" >"$log" 2>&1 || { cat "$log"; return 1; }
+      [ "$name" = kafka ] || up+=(-c log.flush.interval.messages=1)
+      "$root/scripts/kafka/up" "${up[@]}" >"$log" 2>&1 || { cat "$log"; return 1; }
       pid="$(cat "$dir/node1/pid")"
       return 0 ;;
     nats | nats-default)
@@ -147,7 +146,7 @@ version() {
     klite) "$KLITE" --version ;;
     tansu) "$TANSU" --version ;;
     chronik) "$chronikd" --version | head -n 1 ;;
-    *) say "its version is that of $KAFKA_TOOLS" ;;
+    *) "$root/scripts/kafka/kt" --version ;;
   esac
 }
 

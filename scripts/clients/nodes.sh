@@ -1,4 +1,4 @@
-# Sourced. Kills and restarts brokers that scripts/cluster-up.sh or kafka-up.sh has started: DIRS and
+# Sourced. Kills and restarts brokers that scripts/cluster-up.sh or scripts/kafka/up has started: DIRS and
 # PIDS come from there, and ADMINS unless it is Kafka. A broker that was restarted has its process id
 # in DIR/pid.
 

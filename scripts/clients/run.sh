@@ -31,7 +31,7 @@
 # KEEP=1                keeps logs and data.
 # KAFKA_VERSION=4.3.1   the version of Kafka's own tools and clients, which Maven gets (default: that in
 #                       scripts/kafka/pom.xml).
-# KAFKA_TOOLS=DIR       where a Kafka can be started, and the steps of cli are (default ../shared/kafka).
+# KAFKA_TOOLS=DIR       where the steps of cli are (default ../shared/kafka).
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
@@ -43,7 +43,7 @@ if [ "${NODES:-1}" != 1 ] && [ -z "${BOOTSTRAP:-}" ] && [ -z "${BROKERS:-}" ]; t
     export BROKERS DIRS PIDS ADMINS='' PEER
     PEER="$(mktemp -d "${TMPDIR:-/tmp}/chronik-kafka.XXXXXX")"
     read -r port _ < <(python3 "$root/scripts/free-ports.py" 7)
-    BROKERS="$("$KAFKA_TOOLS/kafka-up.sh" --cluster3 --port "$port" --dir "$PEER" --heap "${KAFKA_HEAP:-384m}")" || exit 1
+    BROKERS="$("$root/scripts/kafka/up" --nodes 3 --port "$port" --dir "$PEER" --heap "${KAFKA_HEAP:-384m}")" || exit 1
     DIRS="$(echo "$PEER"/node?)" PIDS="$(cat "$PEER"/node?/pid | xargs)"
     for dir in $DIRS; do touch "$dir/log"; done
   fi
