@@ -1,5 +1,6 @@
 // Command chronik-bench measures brokers that speak the Kafka protocol. Its code is in
-// internal/tools/bench. This package knows only signals, and the version that is linked in.
+// internal/tools/bench. The first signal ends a measurement and prints its result, and a second one
+// always ends the process. This package knows only signals, and the version that is linked in.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command chronikctl administers a broker from a shell. internal/tools/ctl holds its commands. This
-// package knows only signals, and the version that is linked in.
+// Command chronikctl administers a broker from a shell. internal/tools/ctl holds its commands. The
+// first signal cancels a command, and a second one always ends the process. This package knows only
+// signals, and the version that is linked in.
 package main
 
 import (

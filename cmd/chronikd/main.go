@@ -1,5 +1,6 @@
 // Command chronikd is the broker. Its command line is in internal/chronikd, and the broker that it
-// starts in internal/daemon. This package knows only the version that is linked in.
+// starts in internal/daemon. If the broker cannot start, it prints one line of cause and remedy,
+// and exits with a code of its kind. This package knows only the version that is linked in.
 package main
 
 import "github.com/chronik-io/chronik/internal/chronikd"

@@ -3,7 +3,7 @@
 // code keeps a rule. It does not know what a rule says.
 //
 // Only a build with the tag breakrules can remove rules. In any other one Removed is empty and Has
-// is constant, so that the compiler eliminates the code that depends on it.
+// is always false, so that the compiler eliminates the code that depends on it.
 package breakrules
 
 // Rule is a type whose bits are rules.

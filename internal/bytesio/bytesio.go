@@ -1,6 +1,7 @@
 // Package bytesio reads binary messages from memory, and appends the parts that have a length. The
-// formats on the disk and between brokers use it. The package does not know what a
-// message means.
+// formats on the disk and between brokers use it. Each read checks its bounds, the first failure
+// counts for the whole message, and no read allocates more than the message has bytes, whatever
+// lengths it claims. The package does not know what a message means.
 package bytesio
 
 import (

@@ -3,8 +3,9 @@
 // pages.
 //
 // The three tools report an unknown flag in the same words, together with the flag that was
-// probably meant. chronikctl and chronik-bench also share their exit codes; chronikd has codes
-// of its own. The package does not know what any command does.
+// probably meant. chronikctl and chronik-bench also share their exit codes; chronikd has codes of
+// its own. A value outside a flag's bounds is an error that names the bounds. The package does not
+// know what any command does.
 package cli
 
 import (

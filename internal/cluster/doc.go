@@ -10,6 +10,7 @@
 //	Register  this process is the broker from here on
 //	Drain, Close
 //
-// It decides nothing: package membership decides how a cluster begins, package controller about
-// brokers, and raftstore about the metadata. The daemon calls it.
+// A request of another broker is refused until the part that handles it runs, and the other broker
+// repeats it. It decides nothing: package membership decides how a cluster begins, package
+// controller about brokers, and raftstore about the metadata. The daemon calls it.
 package cluster

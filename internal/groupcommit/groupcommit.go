@@ -4,7 +4,9 @@
 //
 // Each component that handles requests in a row owns a Batch, and runs it or hands it off: network,
 // coordinators, followers, the gate and the exchange of transactions, and dead letters. Logs and
-// journals add themselves to one. The package imports nothing and does not know what a commit does.
+// journals add themselves to one. A Batch commits, pushes to followers and syncs in this order.
+// That Run returns never means that records are durable: their log reports that. The package
+// imports nothing and does not know what a commit does.
 package groupcommit
 
 // Committer has work for the end of a batch: a log with appends in its queue.

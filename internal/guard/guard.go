@@ -4,7 +4,8 @@
 //
 // It decides nothing: the packages below do, security/certs, login, security/acl, security/quota
 // and audit. It gives them what the configuration says, and keeps them up to date when files or the
-// metadata change. The daemon starts and stops them.
+// metadata change. Access rules are never older than the metadata that requests see, and before the
+// first metadata they permit only what super users do. The daemon starts and stops them.
 package guard
 
 import (

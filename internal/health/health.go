@@ -4,9 +4,10 @@
 // Every surface shows that list in the same words: GET /v1/health is a Report, /readyz is
 // Report.Text, the log and the metric chronik_findings are derived from it, and chronikctl prints
 // it. The brokers of a cluster send each other their reports in the same form, and each adds those
-// of the others to its own (Report.Add). Both the broker and chronikctl import the package, so it
-// imports next to nothing, and it does not know what is a fault: health/checks makes the reports,
-// and health/host reads the machine.
+// of the others to its own (Report.Add). An encoded report has at most the bytes that its caller
+// allows, and a decoded one takes a bounded multiple of them, whatever another broker sends. Both
+// the broker and chronikctl import the package, so it imports next to nothing, and it does not know
+// what is a fault: health/checks makes the reports, and health/host reads the machine.
 package health
 
 import (

@@ -1,7 +1,8 @@
 // Package memory divides the memory that a broker may use: it finds how much there is, limits the
 // Go heap to a share of it, and derives the budgets of clients and logs.
 //
-// It computes sizes only, and does not know what is in use. Package bufpool and the owners of the
+// Budgets that are too large for the memory are reduced by one factor, but never below 1 MiB. It
+// computes sizes only, and does not know what is in use. Package bufpool and the owners of the
 // budgets count that.
 package memory
 

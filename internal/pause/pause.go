@@ -1,5 +1,6 @@
-// Package pause waits between attempts: how long after how many failures, and until when. What is
-// costly to compute it computes seldom. It does not know what is attempted or computed.
+// Package pause waits between attempts: how long after how many failures, and until when. A pause
+// is at most as long as its bound, and ends with its context. What is costly to compute it computes
+// seldom, with at most a tenth of a processor. It does not know what is attempted or computed.
 package pause
 
 import (

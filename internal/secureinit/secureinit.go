@@ -1,7 +1,9 @@
 // Package secureinit makes what a broker with TLS and logins needs: a private authority,
 // certificates, an admin user, the configuration, and the context of chronikctl. It is what
-// `chronikd secure init` does; `chronikd secure add` makes more brokers for a cluster (add.go). It
-// knows nothing of a running broker, and none uses it.
+// `chronikd secure init` does; `chronikd secure add` makes more brokers for a cluster (add.go). New
+// brokers never get a directory that has files, or the number or the addresses of another one, and
+// after an error of add it can be called again. It knows nothing of a running broker, and none uses
+// it.
 package secureinit
 
 import (

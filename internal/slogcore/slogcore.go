@@ -1,7 +1,9 @@
 // Package slogcore passes the lines of a zap logger to a handler of log/slog, so that a program
 // that embeds a broker gets them through the standard library's type.
 //
-// It owns the translation of levels and fields, and keeps no state. It must not know who logs.
+// It owns the translation of levels and fields, and keeps no state. A line has all its fields in
+// their order, and is dropped only if the level or the handler does not want it. It must not know
+// who logs.
 package slogcore
 
 import (

@@ -1,7 +1,8 @@
 // Package text formats texts for people: it wraps lines, writes sizes and counts, and finds
 // the known name closest to an unknown one.
 //
-// The broker and the command-line tools share it. It does not know what the texts say.
+// The broker and the command-line tools share it. A size never reads as more than it is, and a text
+// that Plain has escaped never controls a terminal. It does not know what the texts say.
 package text
 
 import (

@@ -6,9 +6,10 @@
 // that one fdatasync covers is formed (MaxWait, MaxRecords, MaxBytes, Policy).
 // The acks value of a produce request then says which replicas must count.
 //
-// A profile is data. The built-in ones are returned by Builtin; a program that
-// embeds a broker adds its own through NewSet. There is no process-global
-// registry. The package does not know how a profile is kept.
+// A profile is data. The built-in ones are returned by Builtin; a program that embeds a broker adds
+// its own through NewSet. There is no process-global registry. NewSet refuses an invalid profile,
+// and one with the name of another, so that a built-in profile never gets another meaning. The
+// package does not know how a profile is kept.
 package durability
 
 import "time"

@@ -1,6 +1,7 @@
 // Package access opens the object store that the settings of a broker name.
 //
-// It owns the form of the file with keys, and the bounds of calls to a store. It does not know what
+// It owns the form of the file with keys, and the bounds of calls to a store. Every call to a store
+// has a deadline, whatever its context, and an error of Open says what to do. It does not know what
 // is in the store.
 package access
 

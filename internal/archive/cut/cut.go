@@ -2,9 +2,10 @@
 // brokers, marks the metadata, and decides whether the cuts that the brokers returned belong
 // together.
 //
-// A cut that does not is void, and nothing has to be undone: the next attempt begins again. The
-// package reads images of the metadata and calls brokers through an interface; it knows neither
-// connections nor stores, and does not commit the mark.
+// A cut that does not is void, and nothing has to be undone: the next attempt begins again. Each
+// broker thaws when Take returns, and after replica.MaxFreeze at the latest. The package reads
+// images of the metadata and calls brokers through an interface; it knows neither connections nor
+// stores, and does not commit the mark.
 package cut
 
 import (

@@ -3,8 +3,8 @@
 //
 // A job holds its logs as they were cut until their upload has ended, compares what the last
 // complete snapshot has with them, and uploads the rest. It writes no index and changes no
-// metadata: what a job has put that fails, or that another one replaces, is named nowhere. It does
-// not decide when a snapshot begins, nor when it is complete.
+// metadata: what a job has put that fails, or that another one replaces, is never named in an
+// index. It does not decide when a snapshot begins, nor when it is complete.
 package writer
 
 import (

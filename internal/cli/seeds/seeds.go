@@ -1,5 +1,7 @@
 // Package seeds finds out which of the brokers that a user has named answers, without waiting long
-// for one that hangs. It knows neither commands nor contexts.
+// for one that hangs. It asks the next one after a failure, or after at most a second of silence,
+// and returns the error of each if none answers before its context ends. It knows neither commands
+// nor contexts.
 package seeds
 
 import (

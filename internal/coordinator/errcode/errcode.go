@@ -1,6 +1,7 @@
 // Package errcode maps errors to those of Kafka's protocol: the one table of the broker's handlers
-// and of what coordinators and partitions answer on links. It does not know which request an error
-// answers: what a single API answers differently is with that API.
+// and of what coordinators and partitions answer on links. An error that the table does not have is
+// UNKNOWN_SERVER_ERROR, never success. It does not know which request an error answers: what a
+// single API answers differently is with that API.
 //
 // The package is below internal/coordinator because the coordinators' own packages search the
 // table, too: anywhere else, the imports of the two folders would form a circle.

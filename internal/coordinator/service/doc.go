@@ -7,8 +7,10 @@
 // the shards of metadata changes. A Definition names the topic and makes the machines.
 // Consumer groups have one, transactions, and the states of share groups.
 //
-// A partition is a shard's log: the package builds batches from records, appends them with
-// acks=all under the topic's durability profile, and reads up to the high watermark.
+// A partition is a shard's log: the package builds batches from records, appends them with acks=all
+// under the topic's durability profile, and reads up to the high watermark. A broker without a
+// lease never answers for a coordinator: requests get ErrNotCoordinator, because another broker may
+// have accepted newer commits.
 //
 // Groups is the Service for __consumer_offsets. It adds group configs, closed connections,
 // the memory limit for members, and each group's lag. The meaning of the records belongs

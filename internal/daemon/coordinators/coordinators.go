@@ -2,7 +2,8 @@
 // groups, and connects them with the partitions of all brokers, the metadata, metrics and findings.
 //
 // It decides nothing: packages coordinator/service, txn/exchange, txn/gate and sharestate/desk do.
-// The daemon says when they start and stop.
+// Open pushes what stops each part in the order of the starts, also before an error. The daemon
+// says when they start and stop.
 package coordinators
 
 import (

@@ -1,11 +1,11 @@
 // Package host reads the facts of package checks about this machine: open files, file systems and
 // disks below directories, memory, the clock.
 //
-// It reads /proc, /sys and the results of a few system calls, and writes nothing. Facts that it
-// cannot read are unknown, which is not a fault: a container, a sandbox or another operating system
-// hides many of them. A file system that does not respond blocks it, so call it from a goroutine
-// that no request waits for. The daemon calls it. The package does not know which facts are a
-// fault: package checks does.
+// It reads /proc, /sys and the results of a few system calls, and changes nothing: only Probe,
+// which measures a disk, writes to a file without a name. Facts that it cannot read are unknown,
+// which is not a fault: a container, a sandbox or another operating system hides many of them. A
+// file system that does not respond blocks it, so call it from a goroutine that no request waits
+// for. The daemon calls it. The package does not know which facts are a fault: package checks does.
 package host
 
 import (

@@ -2,8 +2,9 @@
 // another disk, while too few brokers have the metadata to survive the loss of one.
 //
 // It owns that directory. The copy is not a mirror of the store's files (statelog.Mirror): a disk
-// that hangs or fails delays the store for a moment only, and the copy catches up later. It knows
-// neither what a key means nor how many voters there are: its caller starts and stops it.
+// that hangs or fails delays a transaction by at most Options.Patience, and the copy catches up
+// later. It knows neither what a key means nor how many voters there are: its caller starts and
+// stops it.
 //
 // internal/statelog writes the files, and defines which remains of a crash are normal and what is
 // damage. The records are:

@@ -3,8 +3,8 @@
 // It needs five requests of the protocol: PutObject, GetObject with a range, CopyObject,
 // ListObjectsV2 and DeleteObject. Conditional requests, multipart uploads and versions are not
 // among them, so that every compatible store is good enough. The store verifies the MD5 checksum of
-// each upload. Every call is one attempt: objects.Repeat repeats it. The package does not know what
-// an object contains.
+// each upload. Every call is exactly one attempt: objects.Repeat repeats it. A store that hangs
+// holds at most 16 connections. The package does not know what an object contains.
 package s3store
 
 import (

@@ -1,7 +1,8 @@
 // Package files reads certificates, keys and secrets from the operating system's file system.
 //
 // It owns who may be able to read a secret, where systemd and containers put secrets, and when a
-// file counts as changed. It does not own what the files contain.
+// file counts as changed. It refuses a secret that other users can read, except one of root in
+// memory, and every file above 1 MiB. It does not own what the files contain.
 package files
 
 import (

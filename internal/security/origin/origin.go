@@ -5,7 +5,8 @@
 // provider gives to a subscriber (RFC 6177, RIPE-690): a host may use any address of it, and could
 // otherwise be a new client for each attempt.
 //
-// The package does not know what is counted.
+// Every address has exactly one origin: an IPv4 address that is mapped to IPv6 has that of the IPv4
+// address. The package does not know what is counted.
 package origin
 
 import "net/netip"

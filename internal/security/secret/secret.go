@@ -1,5 +1,6 @@
 // Package secret holds bytes that must not get into logs, messages, JSON or panics: passwords, keys
-// and tokens. It does not know what they are for.
+// and tokens. Printing or encoding a Secret never shows its bytes, which only Bytes returns. It
+// does not know what they are for.
 package secret
 
 import (

@@ -2,8 +2,8 @@
 // (KIP-101).
 //
 // It returns the end offset of an epoch, with which a follower or a consumer finds the offset where
-// two logs diverge. A Cache is a value without locks or files; the log that owns it guards and
-// stores it.
+// two logs diverge. The epochs of a Cache always grow, and their start offsets never decrease. A
+// Cache is a value without locks or files; the log that owns it guards and stores it.
 package epochs
 
 import (

@@ -3,8 +3,8 @@
 //
 // State is a value without locks, clocks or files. The log that owns it guards it, stores it in the
 // directory's checkpoint and rebuilds it from batches. Check and CheckMarker decide whether a batch
-// may be appended. Add records a batch; it is called for every batch that enters the log, also
-// during replay.
+// may be appended, and change nothing. Add records a batch; it is called for every batch that
+// enters the log, also during replay.
 package producers
 
 import (

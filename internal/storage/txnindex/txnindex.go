@@ -5,7 +5,8 @@
 // A reader of committed records gets batches that belong to transactions which are over, and with
 // them the list of the aborted ones, whose records it skips. The package encodes, decodes and
 // searches entries; it knows no files. The format has neither a count nor a checksum, and entries
-// that are missing at the end would show aborted records. So the caller stores a Mark elsewhere.
+// that are missing at the end would show aborted records. So the caller stores a Mark elsewhere:
+// Decode returns exactly the entries of the Mark, or an error.
 package txnindex
 
 import (

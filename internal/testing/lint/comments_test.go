@@ -128,21 +128,120 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
+// opening matches the first sentence of a package comment: the name, and a verb with an object for
+// what the package does, has or is.
+var opening = regexp.MustCompile(`^(?:Package|Command) [\w-]+ [a-z]+s,? [^\s.:;]+ \S`)
+
+// promise matches the words with which a package comment says what a caller may rely on. "every",
+// "before" and "cannot" are not among them: they also stand in sentences that promise nothing.
+var promise = regexp.MustCompile(`(?i)\b(?:` + strings.Join([]string{
+	`promises(?::| (?:that|to|the|minimal)\b)`,
+	`(?:never|always|exactly|unchanged|pure|byte for byte|each of them once)\b`,
+	`(?:at most|at least|at the latest|at a time|no (?:more|longer) than)\b`,
+	`(?:bounded|has bounds|bounds (?:what|how|their|its)|fixed (?:number|limits?|size))\b`,
+	`(?:as a whole|whole or|changes? nothing|leaves no|survives? an?)\b`,
+	`(?:(?:is|are) durable (?:in|on|before|when)|before it (?:is durable|returns))\b`,
+	`(?:nothing|no) [^.;:]*\b(?:before|until)\b`,
+	`only (?:if|when|after|verified)\b`,
+	`whatever (?:the|it|its|they|lengths|counts|request|another)\b`,
+	`in (?:this|their|the same) order\b`, `in the order of\b`,
+	`the same (?:\w+ ){1,6}(?:gives?|makes?|yields?) the same\b`, `the same (?:bytes|results)\b`,
+	`(?:refuse|reject)s? (?:an?|any|the|every|all|configs|settings)\b`,
+	`(?:is|are) refused (?:if|with|until)\b`,
+	`(?:is|are|as|with|or|causes?|returns?|gets?) an error\b`, `without (?:an )?error\b`,
+	`errors? (?:names?|says?|quotes?)\b`, `cause and (?:the )?remedy\b`,
+	`(?:from any goroutine|safe for concurrent use|run concurrently)\b`,
+}, "|") + `)`)
+
 // bound matches the words with which a package comment says what the package leaves to others.
 var bound = regexp.MustCompile(`\b(?:must not|does not|do not|nor) (?:know|own|interpret|decide|open)s?\b` +
 	`|\bknows? (?:no|nothing|neither|none|only)\b|\b(?:and|imports) no other\b|\bneeds? only\b` +
 	`|\b(?:decides?|imports?|opens?|reads?|starts?|contacts?) (?:no|nothing|neither)\b|\b(?:no|without) (?:I/O|locks)\b` +
 	`|\b(?:belongs to tests only|no package imports it)\b`)
 
-// TestComponentsSayWhatTheyLeaveToOthers checks that each package comment says what the package
-// does not know, own or decide. Without that, a package takes over what another one does.
-func TestComponentsSayWhatTheyLeaveToOthers(t *testing.T) {
+// promises reports whether the comment of the package in a file must say what a caller may rely on.
+// Tests and scripts have no callers.
+func promises(file string) bool {
+	ours := strings.HasPrefix(file, "cmd/") || strings.HasPrefix(file, "internal/") || strings.HasPrefix(file, "pkg/")
+	return ours && !strings.HasPrefix(file, "internal/testing/")
+}
+
+// unsaid returns what the package comment of a file does not say.
+func (f goFile) unsaid(file string) (faults []string) {
+	text := strings.ReplaceAll(f.syntax.Doc.Text(), "\n", " ")
+	name, kind := strings.TrimSuffix(f.syntax.Name.Name, "_test"), "Package"
+	if name == "main" {
+		name, kind = path.Base(path.Dir(file)), "Command"
+		if f.ignored() {
+			name = strings.TrimSuffix(path.Base(file), ".go")
+		}
+	}
+	if !strings.HasPrefix(text, kind+" "+name+" ") || !opening.MatchString(text) {
+		faults = append(faults, fmt.Sprintf("what the package does or owns: begin with \"%s %s\" and a verb", kind, name))
+	}
+	if promises(file) && !promise.MatchString(text) {
+		faults = append(faults, "what the package promises: what an error means or leaves, a bound, an order, what never happens")
+	}
+	if !bound.MatchString(text) {
+		faults = append(faults, "what the package does not know, own or decide")
+	}
+	return faults
+}
+
+// TestPackageCommentsSayWhatTheyOwnPromiseAndLeave checks that each package comment says what the
+// package does or owns, what its callers may rely on, and what it does not know, own or decide.
+// Without the last, a package takes over what another one does.
+func TestPackageCommentsSayWhatTheyOwnPromiseAndLeave(t *testing.T) {
 	files := goFiles(t, func(string) bool { return true })
 	for _, with := range packageComments(files) {
-		for _, path := range with {
-			if text := strings.ReplaceAll(files[path].syntax.Doc.Text(), "\n", " "); !bound.MatchString(text) {
-				t.Errorf("%s: the package comment does not say what the package does not know, own or decide", path)
+		for _, file := range with {
+			for _, fault := range files[file].unsaid(file) {
+				t.Errorf("%s: the package comment does not say %s", file, fault)
 			}
+		}
+	}
+}
+
+func TestAPackageCommentThatSaysTooLittleIsFound(t *testing.T) {
+	const owns, leaves = "Package one stores the small state of a log.", "It does not know what the state means."
+	for _, c := range []struct{ file, text, want string }{
+		{"internal/one/a.go", owns + " Write never leaves a part of it. " + leaves, ""},
+		{"internal/one/a.go", owns + " A file that is not whole\nis an error. " + leaves, ""},
+		{"internal/one/a.go", owns + " Its writes are safe for\nconcurrent use. " + leaves, ""},
+		{"internal/one/a.go", owns + " The daemon calls it. " + leaves, "promises"},
+		{"internal/one/a.go", owns + " Each operation is in a file of its name. " + leaves, "promises"},
+		{"internal/one/a.go", owns + " It counts every error and who is refused, before the daemon ends. " + leaves, "promises"},
+		{"internal/one/a.go", owns + " It promises a lot of whole records, which cannot wait. " + leaves, "promises"},
+		{"internal/one/a.go", owns + " Write never leaves a part of it.", "leaves"},
+		{"internal/one/a.go", owns, "promises leaves"},
+		{"internal/one/a.go", "Package one has helpers. Write never fails. " + leaves, "owns"},
+		{"internal/one/a.go", "Package one: state in files. Write never fails. " + leaves, "owns"},
+		{"internal/one/a.go", "Package two stores the small state of a log. Write never fails. " + leaves, "owns"},
+		{"internal/one/a.go", "Command one stores the small state of a log. Write never fails. " + leaves, "owns"},
+		{"internal/one/a.go", "This package stores the small state of a log. Write never fails. " + leaves, "owns"},
+		{"internal/testing/one/a.go", owns + " " + leaves, ""},
+		{"scripts/one/main.go", "Command one stores the state of a log. " + leaves, ""},
+		{"scripts/one/main.go", "Command main stores the state of a log. " + leaves, "owns"},
+		{"cmd/one/main.go", "Command one stores the state of a log. " + leaves, "promises"},
+	} {
+		name := "one"
+		if path.Base(c.file) == "main.go" {
+			name = "main"
+		}
+		f := parsed(t, map[string]string{c.file: "/*\n" + c.text + "\n*/\npackage " + name + "\n"})[c.file]
+		var got []string
+		for _, fault := range f.unsaid(c.file) {
+			switch {
+			case strings.HasPrefix(fault, "what the package does or owns"):
+				got = append(got, "owns")
+			case strings.HasPrefix(fault, "what the package promises"):
+				got = append(got, "promises")
+			default:
+				got = append(got, "leaves")
+			}
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s: %s\nmisses %q, want %q", c.file, c.text, got, c.want)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package ctl is chronikctl: it administers chronik, and any other broker that speaks the Kafka
-// protocol, from a shell.
+// Package ctl is the tool chronikctl: it administers chronik, and any other broker that speaks the
+// Kafka protocol, from a shell.
 //
 // It builds the command tree, and has the commands context, version and completion. Each other noun
 // has a package, except that cluster also has broker, profile, debug and api-versions, records has

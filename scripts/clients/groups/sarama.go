@@ -1,7 +1,7 @@
 //go:build ignore
 
-// A group member that uses sarama's consumer; see events.go. ../sarama-group.sh builds it as a
-// separate module, so that the tree does not depend on sarama. It decides nothing:
+// Command sarama is a group member that uses sarama's consumer; see events.go. ../sarama-group.sh
+// builds it as a separate module, so that the tree does not depend on sarama. It decides nothing:
 // main.go says what must happen, and what was wrong.
 package main
 

@@ -1,7 +1,8 @@
 //go:build ignore
 
-// Logs in with sarama in each way: see ../secure.sh, which builds it in a module of its own, and
-// says what must succeed: the program does not know that. Its settings stand in docs/clients.md.
+// Command sarama logs in with sarama in each way: see ../secure.sh, which builds it in a module of
+// its own, and says what must succeed: the program does not know that. Its settings stand in
+// docs/clients.md.
 package main
 
 import (

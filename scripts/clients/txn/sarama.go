@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Transactions of sarama; see ../txn.sh, which builds it in a module of its own. It
-// starts no broker: the script does.
+// Command sarama makes transactions with sarama; see ../txn.sh, which builds it in a module of its
+// own. It starts no broker: the script does.
 package main
 
 import (

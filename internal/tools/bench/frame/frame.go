@@ -1,7 +1,8 @@
 // Package frame is the code that the subcommands of chronik-bench share: the command that makes a
 // measurement and prints its result as text or JSON, the measured interval, and rounds in which two
 // brokers are measured alternately, with the medians and ratios of their figures. The packages of
-// the measurements use it. It does not know what they measure.
+// the measurements use it. Only complete rounds count, and a measurement in which nothing succeeded
+// is an error. It does not know what they measure.
 package frame
 
 import (

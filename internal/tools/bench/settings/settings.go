@@ -1,6 +1,6 @@
 // Package settings checks the settings of chronik-bench's measurements, so that a wrong one has the
-// same error everywhere. It collects all errors: a command line is corrected at once. The packages
-// of bench use it. It knows neither flags nor brokers.
+// same error everywhere. Each error names its flag. It collects all errors: a command line is
+// corrected at once. The packages of bench use it. It knows neither flags nor brokers.
 package settings
 
 import (

@@ -1,8 +1,9 @@
 // Package acl implements chronikctl acl: list, add, remove and explain.
 //
 // It needs only Kafka's protocol. What a rule means is decided by the code that decides in a
-// broker, internal/security/acl: explain reads all rules and asks it. Each command is in a file of
-// its name; this file has what they share.
+// broker, internal/security/acl: explain reads all rules and asks it. remove removes exactly the
+// rules that it names, after a confirmation. Each command is in a file of its name, add and remove
+// in change.go; this file has what they share.
 package acl
 
 import (

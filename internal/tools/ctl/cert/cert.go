@@ -1,7 +1,8 @@
 // Package cert implements chronikctl cert: it shows certificates of brokers and of files.
 //
 // It needs no login: the certificates are in the TLS handshake. internal/security/certs reads the
-// files, as a broker does. The package knows nothing of Kafka's protocol.
+// files, as a broker does. The exit code is 0 only if no certificate has a problem. The package
+// knows nothing of Kafka's protocol.
 package cert
 
 import (

@@ -6,7 +6,7 @@
 // from the admin port. bundle.go writes one file with everything that a bug report needs: it
 // collects the output of chronikctl's own commands and of the admin port concurrently
 // (bundle_members.go), masks secrets (bundle_redact.go), and adds a manifest (bundle_archive.go).
-// Only cluster feature and the commands of brokers change something.
+// The commands change nothing in the cluster, except cluster feature and those of broker.
 //
 // The package knows no component of a broker, only what requests and the admin port show of it.
 package cluster

@@ -3,7 +3,9 @@
 //
 // The broker provides names, documentation, defaults, sources and bounds. The package does not know
 // configs by name, except those that decide which records are kept, and those that are warned
-// about. All changes of chronikctl pass through Change, also those of topic alter.
+// about. All changes of chronikctl pass through Change, also those of topic alter. A change of an
+// entity happens as a whole or not at all. If it makes records fall out of logs at once, it needs a
+// confirmation.
 package config
 
 import (

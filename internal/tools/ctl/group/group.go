@@ -2,8 +2,9 @@
 // and for single records of share groups peek, release and reject (records.go).
 //
 // It treats groups of the classic and of the consumer protocol (KIP-848) alike, and as far as they
-// have the same, share groups (KIP-932; share.go). Each command is in a file of its name; state.go
-// fetches the data that they share.
+// have the same, share groups (KIP-932; share.go). reset and delete refuse a group that has
+// members. No command changes or deletes offsets without a confirmation. Each command is in a file
+// of its name; state.go fetches the data that they share.
 //
 // It needs only Kafka's protocol, except for single records, which chronik's tagged fields name
 // (view.ShareTag). If there is an admin port, describe also shows what the leaders know of a share

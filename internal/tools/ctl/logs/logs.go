@@ -1,8 +1,9 @@
 // Package logs implements chronikctl log: it dumps, verifies and repairs a data directory that no
 // broker is using.
 //
-// It contacts no broker. It finds the directories, confirms and prints; internal/inspect reads
-// and repairs the files. Each command is in a file of its name.
+// It contacts no broker. It finds the directories, confirms and prints; internal/inspect reads and
+// repairs the files. dump and verify change nothing, and repair changes a file only after it has
+// made a copy. Each command is in a file of its name.
 package logs
 
 import (

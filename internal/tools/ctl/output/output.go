@@ -1,5 +1,5 @@
-// Package output prints answers: as a table for people, as names, JSON, parts of it or YAML for
-// programs, records as lines of JSON, and progress bars.
+// Package output prints the answers of commands: as a table for people, as names, JSON, parts of it
+// or YAML for programs, records as lines of JSON, and progress bars.
 //
 // JSON and YAML have the same names and values in the same order. Control characters in a name
 // cannot break a table. The package does not know the meaning of what it prints.

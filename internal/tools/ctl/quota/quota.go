@@ -1,8 +1,9 @@
 // Package quota implements chronikctl quota: list, set, remove and explain.
 //
 // It needs only Kafka's protocol (KIP-546). Which quota applies to a client is decided by the code
-// that decides in a broker, internal/security/quota: explain reads all quotas and asks it. Each
-// command is in a file of its name, set and remove in change.go; this file has what they share.
+// that decides in a broker, internal/security/quota: explain reads all quotas and asks it. set
+// leaves the other limits of an entity unchanged, and remove needs a confirmation. Each command is
+// in a file of its name, set and remove in change.go; this file has what they share.
 package quota
 
 import (

@@ -2,7 +2,8 @@
 //
 // It needs chronik's tagged fields (view.SnapshotTag) of two requests of Kafka's protocol. Any
 // broker takes them. The broker that leads the metadata does the work, and the commands wait for
-// it. The package does not know the object store.
+// it: create, verify and delete succeed only when it is done. The package does not know the object
+// store.
 package snapshot
 
 import (

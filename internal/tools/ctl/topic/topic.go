@@ -1,5 +1,6 @@
-// Package topic implements chronikctl topic: create, list, describe, alter, delete,
-// add-partitions, elect, move and trim. Each command is in a file of its name.
+// Package topic implements chronikctl topic: create, list, describe, alter, delete, add-partitions,
+// elect, move and trim. Each command is in a file of its name. A command never deletes or abandons
+// records without a confirmation.
 //
 // It needs only Kafka's protocol. If there is an admin port, describe also shows what it says of
 // logs.

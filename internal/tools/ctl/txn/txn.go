@@ -2,8 +2,9 @@
 //
 // It needs only Kafka's protocol. Coordinators know the transactional ids, leaders know the
 // transactions that are open in their partitions; a transaction hangs if a leader has it open and
-// no coordinator will end it. Each command is in a file of its name; state.go fetches the data that
-// they share.
+// no coordinator will end it. abort never ends a transaction whose outcome is decided, and in a
+// single partition it ends only one that no coordinator has. Each command is in a file of its name;
+// state.go fetches the data that they share.
 package txn
 
 import (
