@@ -372,8 +372,8 @@ func TestAwaitAppliedCoversCombinedRevisions(t *testing.T) {
 }
 
 // A replica that an unclean election did not know has records of a later epoch than its leader's,
-// which restored metadata gave. It asks for an epoch above its own, in which it follows, and repeats
-// that if it fails. A member asks for nothing.
+// which restored metadata gave. It asks for an epoch above its own, in which it follows, and asks
+// again if that fails. A member asks for nothing.
 func TestAReplicaThatWasPassedOverAsksForAHigherEpoch(t *testing.T) {
 	c := newCluster()
 	l := startWith(t, vfs.Memory(), c, Options{Incarnation: idA}, "/d")

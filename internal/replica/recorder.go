@@ -147,8 +147,9 @@ func (r *recorder) try(n int, what string, txn func(context.Context) error) erro
 	return nil
 }
 
-// outcome keeps the changes that failed for the next attempt, unless newer ones replace them; err is
-// nil if there are none. It reports whether the goroutine must end because a timer will continue.
+// outcome keeps the changes that failed for the next attempt, unless newer ones replace them; err
+// is nil if there are none. It reports whether the goroutine must end, because a timer will
+// continue.
 func (r *recorder) outcome(failed changes, err error) bool {
 	m := r.m
 	m.mu.Lock()

@@ -200,7 +200,8 @@ func TestADeletionBesideAFailedCreationIsMadeUpFor(t *testing.T) {
 	specs := specsOf('t', 2)
 	logs, err := h.Create(specs)
 	must(t, err)
-	fault := h.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Rename | errfs.Write | errfs.Datasync, Path: "/b/checkpoint/*", Err: syscall.EIO})
+	const changes = errfs.Create | errfs.Rename | errfs.Write | errfs.Datasync
+	fault := h.errs.Add(errfs.Rule{Ops: changes, Path: "/b/checkpoint/*", Err: syscall.EIO})
 	specs = append(specs, specsOf('u', 2)...)
 	if _, err := h.Create(specs[2:]); err == nil {
 		t.Fatal("created without a checkpoint")

@@ -85,10 +85,10 @@ var resources = [...]resource{
 }
 
 // Three brokers live under every load, with a fault after the other, for the time of CHRONIK_SOAK.
-// Their version changes, if CHRONIKD_FORMER names another one, which must have all that the loads need. What holds for the torture holds
-// here, and no broker's memory, files, connections, goroutines or disk grow without end.
-// CHRONIK_SOAK_REPORT is a directory for the report: soak.md, soak.svg, and the heap of the broker
-// that lives long at the end.
+// Their version changes, if CHRONIKD_FORMER names another one, which must have all that the loads
+// need. What holds for the torture holds here, and no broker's memory, files, connections,
+// goroutines or disk grow without end. CHRONIK_SOAK_REPORT is a directory for the report: soak.md,
+// soak.svg, and the heap of the broker that lives long at the end.
 func TestSoak(t *testing.T) {
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("CHRONIK_SOAK"), "0"))
 	must.OK(t, err)
