@@ -35,7 +35,7 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 	r.cleaning.Store(&cleaning)
 	if r.storage != nil {
 		r.storage.SetCleaning(cleaning)
-		r.storage.SetMoveRate(float64(live.MoveRate))
+		r.storage.SetMoveRate(live.MoveRate)
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ type attempts struct {
 // compactBackoff bounds the pause of a log after a failed pass.
 var compactBackoff = pause.Backoff{First: 15 * time.Second, Most: time.Hour}
 
+// paceIdle is the idle time that compaction and moves make up for; their steps take unequal times.
+const paceIdle = time.Second
+
 // compactNext runs one pass over the log that needs it most, and reports whether one was due. The
 // pass ends early if the directory is being closed.
 func (d *Dir) compactNext() (did bool) {
@@ -206,7 +209,7 @@ func (p *pass) step(n int) error {
 	if err := p.checkWanted(); err != nil {
 		return err
 	}
-	if !p.d.pace.spend(p.d, n) {
+	if !p.d.sleep(p.d.pace.Count(n, float64(p.d.cleaning.Load().BytesPerSecond))) {
 		return errAbandoned
 	}
 	return nil

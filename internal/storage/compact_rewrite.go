@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -134,52 +132,4 @@ func (w *rewriting) flush() error {
 	w.p.d.stats.cleaner.written.Add(float64(n))
 	w.run = w.run[:0]
 	return w.p.step(n)
-}
-
-// pace limits the rate of compaction's reads and writes.
-type pace struct {
-	mu     sync.Mutex
-	next   time.Time // when the bytes spent so far are within the limit
-	perSec float64   // 0: no limit
-}
-
-// paceLeast is the shortest pause that is worth a timer. paceMost is the longest idle time whose
-// bytes may be used later; a longer idle time counts for nothing.
-const paceLeast, paceMost = 2 * time.Millisecond, time.Second
-
-// spend counts n bytes and waits until they are within the limit. It returns false if the directory
-// is being closed.
-func (x *pace) spend(d *Dir, n int) bool {
-	wait := x.count(n)
-	return wait < paceLeast || d.sleep(wait)
-}
-
-// count counts n bytes, and returns how long it takes until they are within the limit.
-func (x *pace) count(n int) time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.perSec <= 0 {
-		return 0
-	}
-	now := time.Now()
-	if now.Sub(x.next) > paceMost {
-		x.next = now
-	}
-	x.next = x.next.Add(time.Duration(float64(n) / x.perSec * float64(time.Second)))
-	return x.next.Sub(now)
-}
-
-// rate returns the number of bytes per second, 0 for no limit.
-func (x *pace) rate() float64 {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.perSec
-}
-
-// limit changes the number of bytes per second and forgets the bytes spent so far. It does not
-// shorten a pause of spend.
-func (x *pace) limit(perSec float64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.perSec, x.next = perSec, time.Time{}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/label"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -102,7 +103,7 @@ type Dir struct {
 	scrubbing                 scrubbing
 	flawed                    atomic.Bool // one of its logs has or had flaws
 	compactingMu              vfs.Mutex   // held during a compaction pass
-	pace                      pace
+	pace                      pause.Pace  // of what compaction reads and writes
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // capacity 1: SetCleaning has changed cleaning
 	sweeps, repairs, pressure chan struct{} // capacity 1 each: a sweep, repairs or flushes for memory are due
@@ -177,7 +178,7 @@ func newDir(loc Location, opt *Options) *Dir {
 		sweeps:         make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		renewals: make(chan struct{}, 1), requests: make(chan struct{}, 1),
 		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
-		carryWait: carryWait,
+		carryWait: carryWait, pace: pause.Pace{Idle: paceIdle},
 	}
 	d.life.Store(&dirLife{})
 	d.boot = opt.Boot()
@@ -191,7 +192,7 @@ func newDir(loc Location, opt *Options) *Dir {
 	d.retention.init()
 	d.scrubbing.changed = make(chan struct{}, 1)
 	d.guard.init()
-	d.setCleaning(opt.Cleaning)
+	d.cleaning.Store(&opt.Cleaning)
 	return d
 }
 

@@ -115,7 +115,6 @@
 //	memory.mu         the logs that wait for memory or have cached chunks
 //	tasks.tasksMu     the queue of the flushers
 //	retentionLoop.mu  removed segments whose files still exist
-//	pace.mu           the rate of compaction
 //	turnover.mu       the rate of segment writes
 //	debts.mu          the logs that wait until they owe fewer segments
 //	standstill.mu     the last state of the journal that was read

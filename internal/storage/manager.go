@@ -7,7 +7,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Manager holds all log directories of a broker.
@@ -25,7 +28,8 @@ type Manager struct {
 	// moves are the moves of logs, and preferred where BeginMove wants logs that do not exist yet.
 	moves     map[ID]*move
 	preferred map[ID]*Dir
-	moveRate  pace
+	moveRate  atomic.Int64 // bytes per second of all moves; 0: no limit
+	movePace  pause.Pace
 	// beginning has the logs of which a call of BeginMove is in progress; it closes the channel.
 	beginning map[ID]chan struct{}
 	// copies are the directories with the copy of a log whose move was committed, if this start
@@ -43,7 +47,7 @@ func newManager() *Manager {
 		tick: func() <-chan time.Time { return time.After(hungAfter) },
 		logs: map[ID]*Log{}, begun: map[ID]*Dir{}, late: map[*Dir]int{},
 		moves: map[ID]*move{}, preferred: map[ID]*Dir{}, copies: map[ID]*Dir{},
-		beginning: map[ID]chan struct{}{},
+		beginning: map[ID]chan struct{}{}, movePace: pause.Pace{Idle: paceIdle},
 	}
 }
 

@@ -102,7 +102,7 @@ func (m *Manager) Moves() (list []Move) {
 func (x *Move) Lag() int64 { return max(x.LogEnd-x.End, 0) }
 
 // SetMoveRate bounds the bytes per second that all moves copy; 0 is no bound.
-func (m *Manager) SetMoveRate(perSec float64) { m.moveRate.limit(perSec) }
+func (m *Manager) SetMoveRate(perSec int64) { m.moveRate.Store(perSec) }
 
 // BeginMove makes it durable that a log is to move to a directory; RunMove then moves it. To its
 // own directory it cancels a move. It replaces a move to another directory, and waits for one that

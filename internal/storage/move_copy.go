@@ -247,11 +247,12 @@ func (f *copiedFile) ReadAt(p []byte, off int64) (n int, err error) {
 // that is changed. It returns the reason if the copy must end before. What is copied while appends
 // wait counts, and the next copies wait for it.
 func (f *copiedFile) await(n int) error {
-	rate, until := f.m.moveRate.rate(), time.Now().Add(f.m.moveRate.count(n))
+	rate := f.m.moveRate.Load()
+	until := time.Now().Add(f.m.movePace.Count(n, float64(rate)))
 	if f.rest {
 		return nil
 	}
-	for left := time.Until(until); left >= paceLeast && f.m.moveRate.rate() == rate; left = time.Until(until) {
+	for left := time.Until(until); left > 0 && f.m.moveRate.Load() == rate; left = time.Until(until) {
 		if err := f.stop(); err != nil {
 			return err
 		}

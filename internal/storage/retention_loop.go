@@ -162,16 +162,11 @@ func (m *Manager) SetCleaning(c Cleaning) {
 	own := c.share(max(len(m.dirs)+len(m.failed), 1))
 	for _, d := range m.dirs {
 		if own != *d.cleaning.Load() {
-			d.setCleaning(own)
+			d.cleaning.Store(&own)
 			signal(d.cleaningChanged)
 			signal(d.scrubbing.changed)
 		}
 	}
-}
-
-func (d *Dir) setCleaning(c Cleaning) {
-	d.cleaning.Store(&c)
-	d.pace.limit(float64(c.BytesPerSecond))
 }
 
 // retire renames the files of a segment that was removed from its log, and schedules their

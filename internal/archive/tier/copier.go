@@ -69,6 +69,7 @@ const mostSteps = 8
 type Copier struct {
 	opt    Options
 	counts counts
+	pace   pause.Pace // of the bytes read
 
 	// Of Run: the partitions that have more to copy, and when all were examined.
 	left     []*replica.Partition
@@ -77,7 +78,6 @@ type Copier struct {
 	mu       sync.Mutex                        // guards the following fields
 	compared map[metadata.TopicPartition]int32 // the leader epoch in which each was compared
 	failures map[metadata.TopicPartition]Failure
-	next     time.Time // when the bytes read so far are within the rate
 	oldest   map[metadata.TopicPartition]oldest
 }
 
@@ -296,22 +296,7 @@ func (c *Copier) failed(list []*replica.Partition, err error) {
 
 // spend waits as the rate demands after n bytes were read.
 func (c *Copier) spend(ctx context.Context, n int) error {
-	rate := c.rate()
-	if rate <= 0 {
-		return nil
-	}
-	now := time.Now()
-	c.mu.Lock()
-	if c.next.Before(now) {
-		c.next = now
-	}
-	c.next = c.next.Add(time.Duration(float64(n) / float64(rate) * float64(time.Second)))
-	wait := c.next.Sub(now)
-	c.mu.Unlock()
-	if wait < time.Millisecond {
-		return nil
-	}
-	if pause.Sleep(ctx, wait) != nil {
+	if pause.Sleep(ctx, c.pace.Count(n, float64(c.rate()))) != nil {
 		return context.Cause(ctx)
 	}
 	return nil

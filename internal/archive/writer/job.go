@@ -37,7 +37,7 @@ type job struct {
 	timers []*time.Timer // of its bounds
 
 	bytes, objects, left atomic.Int64
-	next                 time.Time // when the bytes read so far are within the rate; of the goroutine
+	pace                 pause.Pace // of the bytes read
 
 	mu      sync.Mutex // guards the following fields
 	logs    []*task
@@ -199,28 +199,17 @@ func (b watched) ReadAt(p []byte, off int64) (int, error) {
 // spend waits as the rate demands after n bytes were read.
 func (j *job) spend(ctx context.Context, n int) error {
 	j.moved()
-	rate := int64(0)
+	rate := 0.0
 	if j.w.opt.Rate != nil {
-		rate = j.w.opt.Rate()
+		rate = float64(j.w.opt.Rate())
 	}
-	if rate <= 0 {
-		return nil
-	}
-	now := time.Now()
-	if j.next.Before(now) {
-		j.next = now
-	}
-	j.next = j.next.Add(time.Duration(float64(n) / float64(rate) * float64(time.Second)))
-	for {
-		wait := min(time.Until(j.next), stallTime/2)
-		if wait < time.Millisecond {
-			return nil
-		}
-		if pause.Sleep(ctx, wait) != nil {
+	for wait := j.pace.Count(n, rate); wait > 0; wait = j.pace.Count(0, rate) {
+		if pause.Sleep(ctx, min(wait, stallTime/2)) != nil {
 			return context.Cause(ctx)
 		}
 		j.moved()
 	}
+	return nil
 }
 
 // base returns the partitions of the last complete snapshot that the job has, too. If its index

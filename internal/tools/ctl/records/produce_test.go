@@ -82,21 +82,6 @@ func quoted(b []byte) string {
 	return fmt.Sprintf("%q", b)
 }
 
-func TestARateIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, begin := newRateLimit(20), time.Now()
-		for range 41 {
-			must.OK(t, p.wait(t.Context()))
-		}
-		if took := time.Since(begin); took != 2*time.Second {
-			t.Errorf("41 records at 20 a second took %v", took)
-		}
-		if p := newRateLimit(0); p.wait(t.Context()) != nil || time.Since(begin) != 2*time.Second {
-			t.Error("wait blocks without a rate")
-		}
-	})
-}
-
 // stallTimer does not call back while answers arrive, however old the waiting records are.
 func TestAStallIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

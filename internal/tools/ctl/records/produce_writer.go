@@ -78,7 +78,7 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 	scan := bufio.NewScanner(in)
 	scan.Buffer(make([]byte, 64<<10), maxLine)
 	scan.Split(wholeLines)
-	headers, pace := w.o.common, newRateLimit(w.o.rate)
+	headers, pace := w.o.common, pause.Pace{Idle: time.Second}
 	for line := 1; scan.Scan(); line++ {
 		rec, err := w.o.record(scan.Bytes())
 		if line == 1 && !w.o.chosen && output.IsRecord(scan.Bytes()) {
@@ -90,9 +90,10 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 			return
 		}
 		rec.Headers = append(rec.Headers, headers...)
-		if pace.wait(ctx) != nil {
+		if pause.Sleep(ctx, pace.Count(0, w.o.rate)) != nil {
 			return // interrupted
 		}
+		pace.Count(1, w.o.rate)
 		size := int64(len(scan.Bytes())) + 1
 		more, err := w.txn.send(sending, line, func() bool {
 			if !w.sent(ctx) {
@@ -195,29 +196,6 @@ func (w *writer) fail(err error) {
 		w.err = err
 		close(w.broken)
 	}
-}
-
-// rateLimit limits the rate of records.
-type rateLimit struct {
-	gap  time.Duration
-	next time.Time
-}
-
-func newRateLimit(rate float64) *rateLimit {
-	if rate <= 0 {
-		return &rateLimit{}
-	}
-	return &rateLimit{gap: max(1, time.Duration(float64(time.Second)/rate)), next: time.Now()}
-}
-
-// wait blocks until the next record may be sent, or ctx ends.
-func (p *rateLimit) wait(ctx context.Context) error {
-	if p.gap == 0 {
-		return nil
-	}
-	late := time.Until(p.next)
-	p.next = p.next.Add(p.gap)
-	return pause.Sleep(ctx, late)
 }
 
 // wholeLines is bufio.ScanLines, but keeps carriage returns, which are data.
