@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 )
@@ -60,12 +61,12 @@ type LettersTo struct {
 const (
 	// mostLetters is how many dead letters are copied at a time.
 	mostLetters = 1000
-	// copyTime bounds a copy. One that failed is repeated after leastCopyPause, and later after up
-	// to mostCopyPause.
-	copyTime       = 30 * time.Second
-	leastCopyPause = 100 * time.Millisecond
-	mostCopyPause  = 10 * time.Second
+	// copyTime bounds a copy.
+	copyTime = 30 * time.Second
 )
+
+// copyBackoff bounds the pause after a copy that failed.
+var copyBackoff = pause.Backoff{First: 100 * time.Millisecond, Most: 10 * time.Second}
 
 // letters are the dead letters of a share partition. Partition.mu guards them.
 type letters struct {
@@ -73,8 +74,8 @@ type letters struct {
 	list  []window.Letters // that are being copied
 	busy  bool             // a call of by, or a write of what it has copied, is under way
 	at    time.Duration    // of the next try, 0: none failed
-	pause time.Duration
-	since time.Duration // of the first try of the list that failed, 0: none has
+	tries int              // that failed in a row
+	since time.Duration    // of the first try of the list that failed, 0: none has
 	seen  LettersView
 }
 
@@ -194,13 +195,13 @@ func (p *Partition) copied(got []window.Letters, err error) {
 		c.seen.Failed++
 		c.seen.Err, c.seen.Reason = err.Error(), ReasonOf(err)
 		p.total.letters(0, 1)
-		c.pause = min(max(2*c.pause, leastCopyPause), mostCopyPause)
-		if c.at = p.l.now() + c.pause; c.since == 0 {
+		c.tries++
+		if c.at = p.l.now() + copyBackoff.After(c.tries); c.since == 0 {
 			c.since = p.l.now()
 			p.l.opt.Logger.Warn("a dead letter of a share group cannot be copied now, trying again", p.named(), zap.Error(err))
 		}
 	} else {
-		c.pause, c.since = 0, 0
+		c.tries, c.since = 0, 0
 	}
 	p.archive(got, true)
 }

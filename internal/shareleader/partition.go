@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
@@ -31,11 +32,8 @@ const (
 )
 
 const (
-	// A call to the coordinator that failed is repeated after leastPause, and later after up to
-	// mostPause. callTime bounds one.
-	leastPause = 20 * time.Millisecond
-	mostPause  = time.Second
-	callTime   = 5 * time.Second
+	// callTime bounds a call to the coordinator.
+	callTime = 5 * time.Second
 	// linger is how long a change waits for others if no request waits for its write.
 	linger = 100 * time.Millisecond
 	// answerTime is after how long an acknowledgement is answered whose write has no answer. It may
@@ -55,6 +53,9 @@ const (
 	// pressed is when acquisitions are tried again that were refused for memory.
 	pressed = 100 * time.Millisecond
 )
+
+// callBackoff bounds the pause before a call to the coordinator that failed is repeated.
+var callBackoff = pause.Backoff{First: 20 * time.Millisecond, Most: time.Second}
 
 // Bytes of memory that are counted in addition to the window.
 const (
@@ -104,7 +105,7 @@ type Partition struct {
 
 	write   *window.Write // under way
 	began   time.Duration // when the write began
-	pause   time.Duration // before the next repetition
+	tries   int           // repetitions of a call in a row
 	alarm   *time.Timer
 	armed   time.Duration // when alarm fires; 0: it does not
 	due     time.Duration // of changes without a waiting request, 0: none
@@ -302,15 +303,15 @@ func (p *Partition) answer(code *kerr.Error, which func(waiter) bool) {
 // reload drops the memory and loads.
 func (p *Partition) reload(why *kerr.Error) {
 	p.drop(why)
-	p.state, p.pause, p.loadAt = loading, 0, p.l.now()
+	p.state, p.tries, p.loadAt = loading, 0, p.l.now()
 	p.again = true
 	p.peek()
 }
 
 // later calls f, with the lock, after a pause that gets longer.
 func (p *Partition) later(f func()) {
-	p.pause = min(max(2*p.pause, leastPause), mostPause)
-	p.retryAt, p.retry = p.l.now()+p.pause, f
+	p.tries++
+	p.retryAt, p.retry = p.l.now()+callBackoff.After(p.tries), f
 }
 
 // peek begins a load.
@@ -439,7 +440,7 @@ func (p *Partition) opened(o sharestate.Opened) {
 	}
 	p.l.noteLoad(p.key, nil)
 	p.l.loads.Add(1)
-	p.w, p.state, p.pause = w, ready, 0
+	p.w, p.state, p.tries = w, ready, 0
 	if p.l.closing.Load() {
 		w.Close()
 	}
@@ -496,7 +497,7 @@ func (p *Partition) current(s Settings) {
 	}
 	if p.cfg = s; p.w != nil {
 		p.w.SetConfig(s.window(p.l.opt.Window))
-		p.letters.at, p.letters.pause = 0, 0
+		p.letters.at, p.letters.tries = 0, 0
 		p.copyLetters()
 	}
 }

@@ -93,7 +93,7 @@ func (p *Partition) pump() {
 	switch {
 	case len(p.waiters) > 0 || p.state == leaving || p.due > 0 && now >= p.due:
 		p.due = 0
-		p.write, p.began, p.pause = p.w.Begin(), now, 0
+		p.write, p.began, p.tries = p.w.Begin(), now, 0
 		p.send()
 	case p.due == 0:
 		p.due = now + linger
@@ -140,7 +140,7 @@ func (p *Partition) wrote(code *kerr.Error) {
 	}
 	seq := p.write.Seq
 	p.w.Written(seq)
-	p.write, p.pause, p.retry, p.retryAt = nil, 0, nil, 0
+	p.write, p.tries, p.retry, p.retryAt = nil, 0, nil, 0
 	p.answer(nil, func(w waiter) bool { return w.seq <= seq })
 	p.pump()
 	if p.state == leaving {

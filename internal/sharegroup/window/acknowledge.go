@@ -4,6 +4,8 @@ import (
 	"errors"
 	"iter"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // AckType is how a member acknowledges a record. The numbers are those of the protocol.
@@ -253,11 +255,8 @@ func (k *acknowledging) change(r run, first, last int64, by AckType) {
 // delayFor returns the grant of the retry delay after a delivery; 0: there is no delay.
 func (k *acknowledging) delayFor(count int) uint32 {
 	cfg := &k.w.cfg
-	delay := cfg.Retry
-	for ; count > 1 && delay < cfg.RetryMax; count-- {
-		delay *= 2
-	}
-	if delay = min(delay, cfg.RetryMax); delay <= 0 || cfg.Broken.Has(RetryAtOnce) {
+	delay := pause.Backoff{First: cfg.Retry, Most: cfg.RetryMax}.After(count)
+	if delay <= 0 || cfg.Broken.Has(RetryAtOnce) {
 		return 0
 	}
 	if k.delayed == 0 || k.delay != delay {
