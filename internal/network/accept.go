@@ -88,7 +88,8 @@ const (
 )
 
 // logLimiter limits log messages that clients can cause at will: it logs the first one, and later
-// ones with a count of those it suppressed. Messages are constants.
+// ones with a count of those it suppressed. zap's sampler logs no such count, and does not
+// distinguish clients. Messages are constants.
 type logLimiter struct {
 	logger *zap.Logger
 
