@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
@@ -61,7 +60,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	defer cancel()
 	o := page.Overview{Dirs: v.Dirs(),
 		Topics: v.Image().NumTopics(), Groups: len(v.Groups.Overview(ctx).List),
-		Connections: v.Connected(), Heap: int64(heapBytes())}
+		Connections: v.Connected(), Heap: int64(heapBytes()), Budgets: v.Budgets()}
 	o.Snapshots = v.Snapshots(ctx)
 	for i := range o.Dirs {
 		o.Partitions += o.Dirs[i].Logs
@@ -73,9 +72,6 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 		o.Brokers, o.Moving = c.Brokers, c.Moving
 	}
 	o.Waits = slices.DeleteFunc(v.Waits(page.MaxWaits).List, func(w view.Wait) bool { return w.Idle })
-	for _, b := range v.Budgets() {
-		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
-	}
 	return o, nil
 }
 

@@ -39,7 +39,7 @@ type View struct {
 	// Configs describes every config of a topic.
 	Configs func(*metadata.Image, *metadata.Topic) []configdef.Value
 	// Budgets returns the parts of the memory with a limit.
-	Budgets func() []metrics.Budget
+	Budgets func() []view.Budget
 	// Profiles returns the durability profiles.
 	Profiles func() view.Profiles
 	// Snapshots returns all about the snapshots of the cluster, nil if there is neither an object

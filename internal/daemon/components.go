@@ -28,6 +28,7 @@ import (
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // components holds what open has built so far: the fields are in the order of the steps that set
@@ -400,7 +401,7 @@ func (b *Broker) serve(server *network.Server, r *components, chosen func(name s
 }
 
 // byteBudgets reads the byte budgets.
-func (r *components) byteBudgets(s *network.Server) func() []metrics.Budget {
+func (r *components) byteBudgets(s *network.Server) func() []view.Budget {
 	c := r.coordinators
 	return observe.Budgets(s, r.handlers, c.Groups.MemberMemory(), c.Transactions.Memory(), c.Shares.Memory())
 }

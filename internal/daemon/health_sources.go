@@ -54,7 +54,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	}
 	b.health = checks.Start(o)
 	return errors.Join(metrics.RegisterFindings(b.reg, observe.Findings(b.health, o.Checks)),
-		metrics.RegisterCertificates(b.reg, b.certs.Expiries))
+		metrics.RegisterCertificates(b.reg, b.certs.View))
 }
 
 // Status returns the broker's state as one line for people: how far startup is, what is served, and

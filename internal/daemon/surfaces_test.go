@@ -415,9 +415,9 @@ func plantMany(_ *testing.T, s *sick) {
 				Options: []string{"nobarrier"}}},
 		}
 		f.Dirs = append(f.Dirs, full)
-		f.Certificates = []checks.Certificate{{Listener: "planted", Kind: "server", File: "/c.pem", Expires: at}}
+		f.Certificates = []view.Certificate{{Listener: "planted", Kind: "server", File: "/c.pem", Expires: at}}
 		f.TokenKeys = checks.TokenKeys{Source: "/keys", Error: "no such file"}
-		f.Audit = checks.Audit{Sink: "/audit", Failed: "no space", Lost: 3}
+		f.Audit = view.Audit{Sink: "/audit", Failed: "no space", Dropped: 3}
 		f.Settings.RetentionBytes, f.Settings.SegmentBytes = 1, 2
 		f.Refused = []view.Refused{{Kind: view.RefusedQuota, Cause: "producer_byte_rate", Rule: "user=<default>", Detail: "100",
 			Who: view.Client{User: "bob", ClientID: "app"}, Count: 3, Longest: 2 * time.Minute, Since: at}}

@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // auditFile is the path of the audit log's changes below the data directory, unless audit.file
@@ -48,14 +49,12 @@ func (g *Guard) OpenAudit(fsys vfs.FS, node int32, in *checks.Monitor, reg prome
 		}
 	}})
 	g.audit.Store(to)
-	in.Add(func(f *checks.Facts) {
+	state := func() view.Audit {
 		x := to.Stats()
-		f.Audit = checks.Audit{Sink: place, Failed: observe.Reason(x.Err), Lost: x.Dropped}
-	})
-	return metrics.RegisterAudit(reg, func() metrics.Audit {
-		x := to.Stats()
-		return metrics.Audit{Written: x.Written, Dropped: x.Dropped, Counted: x.Counted}
-	})
+		return view.Audit{Sink: place, Failed: observe.Reason(x.Err), Written: x.Written, Dropped: x.Dropped, Counted: x.Counted}
+	}
+	in.Add(func(f *checks.Facts) { f.Audit = state() })
+	return metrics.RegisterAudit(reg, state)
 }
 
 // auditSink opens what the audit log is written to, and returns its name. Without a log the mode is

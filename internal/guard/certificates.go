@@ -19,10 +19,10 @@ import (
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/certs"
 	"github.com/chronik-io/chronik/internal/security/files"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // reloadEvery is how often the files of certificates are checked. A change is taken after at most
@@ -188,15 +188,9 @@ func (c *Certificates) AdminTrusts() func([]*x509.Certificate) bool {
 
 // Facts is the health source of certificates.
 func (c *Certificates) Facts(f *checks.Facts) {
+	f.Certificates = c.View()
 	for _, s := range c.all {
 		st := s.Status()
-		for kind, at := range st.Expires {
-			x := checks.Certificate{Listener: st.Listener, Kind: kind, File: st.File, Expires: at}
-			if kind == certs.KindServer {
-				x.Begins = st.Begins
-			}
-			f.Certificates = append(f.Certificates, x)
-		}
 		f.CertificateFiles = append(f.CertificateFiles, checks.CertificateFile{Listener: st.Listener, File: st.File, Problem: st.Problem,
 			Warnings: st.Warnings, Stranger: st.Stranger})
 	}
@@ -214,12 +208,16 @@ func (c *Certificates) Untimely() error {
 	return errors.Join(errs...)
 }
 
-// Expiries returns what /metrics shows.
-func (c *Certificates) Expiries() (all []metrics.Expiry) {
+// View returns when the certificates expire, in no order.
+func (c *Certificates) View() (all []view.Certificate) {
 	for _, s := range c.all {
 		st := s.Status()
 		for kind, at := range st.Expires {
-			all = append(all, metrics.Expiry{Listener: st.Listener, Kind: kind, Seconds: time.Until(at).Seconds()})
+			x := view.Certificate{Listener: st.Listener, Kind: kind, File: st.File, Expires: at}
+			if kind == certs.KindServer {
+				x.Begins = st.Begins
+			}
+			all = append(all, x)
 		}
 	}
 	return all

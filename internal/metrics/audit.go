@@ -1,15 +1,13 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
 
-// Audit are the numbers of the audit log since the start.
-type Audit struct {
-	Written, Dropped int64 // lines
-	Counted          int64 // events without a line of their own
-}
+	"github.com/chronik-io/chronik/internal/view"
+)
 
 // RegisterAudit registers the counters of the audit log. Every scrape calls source.
-func RegisterAudit(reg prometheus.Registerer, source func() Audit) error {
+func RegisterAudit(reg prometheus.Registerer, source func() view.Audit) error {
 	var s scraped
 	lines := s.counter(nameAuditLines, "Lines of the audit log, by result.", "result")
 	counted := s.counter(nameAuditCounted, "Events that the audit log has only counted.")

@@ -79,7 +79,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	must.OK(t, RegisterForward(reg, func() []view.Forwarding {
 		return []view.Forwarding{{Broker: 3, Tunnels: 2, Passed: 9, Lost: 1, Refused: 4}}
 	}))
-	must.OK(t, RegisterCertificates(reg, func() []Expiry { return []Expiry{{"clients", "server", 7}} }))
+	must.OK(t, RegisterCertificates(reg, func() []view.Certificate { return []view.Certificate{{Listener: "clients", Kind: "server"}} }))
 	must.OK(t, RegisterTokenKeys(reg, func() (time.Time, bool) { return time.Now().Add(-time.Hour), true }))
 	must.OK(t, RegisterCluster(reg, func() *view.Cluster {
 		return &view.Cluster{Quorum: view.Quorum{Term: 2, Commit: 3, Leads: true, Voters: 5}, Revision: 4,
@@ -95,11 +95,13 @@ func everything(t *testing.T) *prometheus.Registry {
 	}))
 	NewElections(reg).WithLabelValues("isr").Inc()
 	NewISRChanges(reg).WithLabelValues("shrink").Inc()
-	must.OK(t, RegisterAudit(reg, func() Audit { return Audit{3, 2, 1} }))
+	must.OK(t, RegisterAudit(reg, func() view.Audit { return view.Audit{Written: 3, Dropped: 2, Counted: 1} }))
 	must.OK(t, RegisterPlaces(reg, func() ([]Places, int) { return []Places{{"requests", 2, 1.5}}, 4 }))
 	must.OK(t, RegisterLogins(reg, func() Logins { return Logins{3, 1} }))
 	must.OK(t, RegisterQuotas(reg, func(int) []Quota { return []Quota{{"user=a\xff", "producer_byte_rate", 3, 1}} }))
-	must.OK(t, RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }))
+	must.OK(t, RegisterBudgets(reg, func() []view.Budget {
+		return []view.Budget{{Name: "produce", Used: 3, Limit: 10}, {Name: "other", Limit: 5}}
+	}))
 	return reg
 }
 

@@ -3,6 +3,8 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // Network holds the metrics of listeners and connections. The label listener is a listener's
@@ -88,14 +90,8 @@ func RegisterPlaces(reg prometheus.Registerer, source func() ([]Places, int)) er
 	return reg.Register(&s)
 }
 
-// Budget describes a byte budget, for one scrape.
-type Budget struct {
-	Name        string
-	Used, Limit int64 // bytes
-}
-
 // RegisterBudgets registers the byte budgets. Every scrape calls source.
-func RegisterBudgets(reg prometheus.Registerer, source func() []Budget) error {
+func RegisterBudgets(reg prometheus.Registerer, source func() []view.Budget) error {
 	var s scraped
 	used := s.gauge(nameBudgetUsed, "Bytes used of a byte budget.", "budget")
 	limit := s.gauge(nameBudgetLimit, "Size of a byte budget in bytes.", "budget")

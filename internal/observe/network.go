@@ -239,10 +239,10 @@ func Places(s *share.Share) func() ([]metrics.Places, int) {
 
 // Budgets reads the byte budgets for a scrape: those of requests and answers, and those of the
 // coordinators of groups, transactions and share groups.
-func Budgets(s *network.Server, b *broker.Handler, members, transactions, states *coordinator.MemoryBudget) func() []metrics.Budget {
-	return func() []metrics.Budget {
+func Budgets(s *network.Server, b *broker.Handler, members, transactions, states *coordinator.MemoryBudget) func() []view.Budget {
+	return func() []view.Budget {
 		x, answers, parked, shares := s.Stats(), b.Answers(), b.Parked(), b.ShareMemory()
-		return []metrics.Budget{
+		return []view.Budget{
 			{Name: "produce", Used: x.Produce.Used, Limit: x.Produce.Size},
 			{Name: "produce_arriving", Used: x.ProduceArriving.Used, Limit: x.ProduceArriving.Size},
 			{Name: "other", Used: x.Other.Used, Limit: x.Other.Size},

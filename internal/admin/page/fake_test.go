@@ -91,12 +91,12 @@ func empty() (*fake, *History) {
 	return f, h
 }
 
-func budgets(part float64) []Budget {
-	var all []Budget
-	for i, b := range []Budget{
+func budgets(part float64) []view.Budget {
+	var all []view.Budget
+	for i, b := range []view.Budget{
 		{Name: "produce", Limit: 256 << 20},
 		{Name: "other", Limit: 64 << 20},
-		{Name: "answers", Limit: 128 << 20},
+		{Name: "unread_answers", Limit: 128 << 20},
 		{Name: "parked", Limit: 32 << 20},
 		{Name: "members", Limit: 64 << 20},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
@@ -254,8 +255,8 @@ func (b *overviewBody) memory() g.Node {
 	}
 	table := region{by: "memory", caption: "Memory budgets and how much of each is used"}
 	return section("memory", "Memory budgets", table.html(head("Budget", "Used"), g.Group{
-		each(b.Budgets, func(x *Budget) g.Node {
-			return h.Tr(rowHead(g.Text(x.Name)), h.Td(h.Class("gauge"), meter(percent(x.Used, x.Limit)),
+		each(b.Budgets, func(x *view.Budget) g.Node {
+			return h.Tr(rowHead(g.Text(strings.ReplaceAll(x.Name, "_", " "))), h.Td(h.Class("gauge"), meter(percent(x.Used, x.Limit)),
 				h.Span(g.Text(bytes(x.Used)+" of "+bytes(x.Limit)))))
 		}),
 		h.Tr(rowHead(g.Text("Go heap"), small("all of these and the rest")), heap), newline,

@@ -63,7 +63,7 @@ type Overview struct {
 	Brokers []view.Broker
 	// Moving is the number of partitions of the cluster that are being reassigned.
 	Moving  int
-	Budgets []Budget
+	Budgets []view.Budget
 	// Waits has the requests that have waited the longest for the broker, at most MaxWaits, without
 	// those that wait as their clients ask.
 	Waits []view.Wait
@@ -72,12 +72,6 @@ type Overview struct {
 	// Heap is the size of Go's heap in bytes. MemoryLimit is the limit of the process or its
 	// container, 0 if there is none.
 	Heap, MemoryLimit int64
-}
-
-// Budget is a part of the memory with a limit, in bytes.
-type Budget struct {
-	Name        string
-	Used, Limit int64
 }
 
 // TopicDetail is one topic.

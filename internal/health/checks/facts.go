@@ -31,10 +31,10 @@ type Facts struct {
 	// Settings is what was configured.
 	Settings Settings
 	// Certificates are those in use, and CertificateFiles what was found about their files.
-	Certificates     []Certificate
+	Certificates     []view.Certificate
 	CertificateFiles []CertificateFile
 	// Audit is the state of the audit log.
-	Audit Audit
+	Audit view.Audit
 	// TokenKeys is the state of the keys that check tokens of OAUTHBEARER.
 	TokenKeys TokenKeys
 	// Partitions are the partitions that cannot be used here, or only in part.
@@ -176,14 +176,6 @@ type Listener struct {
 	Brokers bool
 }
 
-// Certificate is when the first certificate of a kind expires: those of the server, or the
-// authorities of client certificates.
-type Certificate struct {
-	Listener, Kind, File string
-	Expires              time.Time
-	Begins               time.Time // when it becomes valid; zero: long ago
-}
-
 // CertificateFile is the state of the certificate files of a listener.
 type CertificateFile struct {
 	Listener, File string
@@ -199,13 +191,6 @@ type TokenKeys struct {
 	Keys   int       // in use
 	Read   time.Time // when they were read; zero: never
 	Error  string    // of the last attempt to read them; empty if it succeeded
-}
-
-// Audit is the state of the audit log; the zero value if it is off.
-type Audit struct {
-	Sink   string // its file, or journald
-	Failed string // why it cannot be written; empty if it can
-	Lost   int64  // lines since the start
 }
 
 // Access is what is odd about users and rights. The lists are of principals, and sorted.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 func configChecks() []Check {
@@ -142,7 +143,7 @@ func checkCertificates(f *Facts, n *notes) {
 const renewed = "the broker takes it without a restart, and connections stay"
 
 // renew returns how a certificate is replaced. Renewing keeps an authority.
-func (f *Facts) renew(c *Certificate) string {
+func (f *Facts) renew(c *view.Certificate) string {
 	if c.Kind != "server" {
 		return "add a new authority to the file before that one expires (docs/security.md, Revoke and rotate); " + renewed
 	}
@@ -166,7 +167,7 @@ func (f *Facts) apart(broker int32) string {
 	if cause := f.twins(broker); cause != "" {
 		return cause
 	}
-	refused := func(c Certificate) bool {
+	refused := func(c view.Certificate) bool {
 		return c.Kind == "server" && (f.Now.Before(c.Begins) || !f.Now.Before(c.Expires)) && f.forBrokers(c.Listener)
 	}
 	if !slices.ContainsFunc(f.Certificates, refused) {
@@ -216,7 +217,7 @@ func checkTokenKeys(f *Facts, n *notes) {
 func checkAudit(f *Facts, n *notes) {
 	if f.Audit.Failed != "" {
 		n.add(health.Bad, "audit log "+f.Audit.Sink,
-			fmt.Sprintf("it cannot be written, and %d lines are lost: %s", f.Audit.Lost, f.Audit.Failed),
+			fmt.Sprintf("it cannot be written, and %d lines are lost: %s", f.Audit.Dropped, f.Audit.Failed),
 			"make space, or correct audit.file; the log then says how many lines it lacks")
 	}
 }

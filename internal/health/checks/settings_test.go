@@ -127,7 +127,7 @@ func TestListenersThatAreOpen(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	left := func(d time.Duration) Facts {
-		return Facts{Now: now, Certificates: []Certificate{{Listener: "in", Kind: "server", File: "s.pem", Expires: now.Add(d)}}}
+		return Facts{Now: now, Certificates: []view.Certificate{{Listener: "in", Kind: "server", File: "s.pem", Expires: now.Add(d)}}}
 	}
 	day := 24 * time.Hour
 	examine(t, "certificate", []patient{
@@ -146,7 +146,7 @@ func TestCertificates(t *testing.T) {
 		{"over", left(0), []string{"bad certificate of in: the server certificate expired on 2026-11-22 12:00:00, so clients refuse it: s.pem"}},
 		{
 			"too early",
-			Facts{Now: now, Certificates: []Certificate{
+			Facts{Now: now, Certificates: []view.Certificate{
 				{Listener: "in", Kind: "server", Expires: now.Add(99 * day), Begins: now.Add(day)}}},
 			[]string{"bad certificate of in: the server certificate is valid only from 2026-11-23 12:00:00, so clients refuse it"},
 		},
@@ -165,7 +165,7 @@ func TestCertificates(t *testing.T) {
 // starts or serves, its report has one finding, which names the file and how to replace it.
 func TestWhatFollowsFromAnExpiredCertificate(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	facts := Facts{Now: now, Certificates: []Certificate{{Listener: "peers", Kind: "server", File: "/c/s.pem", Expires: now}},
+	facts := Facts{Now: now, Certificates: []view.Certificate{{Listener: "peers", Kind: "server", File: "/c/s.pem", Expires: now}},
 		Settings: Settings{Listeners: []Listener{{Name: "peers", Brokers: true}}}}
 	serving := member(func(c *view.Cluster) { c.Self, c.Quorum.NoLeader, c.NoLease = 1, time.Minute, time.Minute })
 	serving.Now, serving.Certificates, serving.Settings = now, facts.Certificates, facts.Settings
@@ -232,8 +232,8 @@ func TestAccess(t *testing.T) {
 
 func TestAudit(t *testing.T) {
 	examine(t, "audit", []patient{
-		{"written", Facts{Audit: Audit{Sink: "/a", Lost: 3}}, nil},
-		{"failed", Facts{Audit: Audit{Sink: "/a", Failed: "no space left on device", Lost: 3}},
+		{"written", Facts{Audit: view.Audit{Sink: "/a", Dropped: 3}}, nil},
+		{"failed", Facts{Audit: view.Audit{Sink: "/a", Failed: "no space left on device", Dropped: 3}},
 			[]string{"bad audit log /a: it cannot be written, and 3 lines are lost: no space left on device"}},
 	})
 }
