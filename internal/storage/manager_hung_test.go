@@ -193,9 +193,9 @@ func TestARefusedDeletionIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// A deletion that fails beside the rest of a creation that failed is made up for by the next call:
-// that does not report logs as deleted which the directory still has.
-func TestADeletionBesideAFailedCreationIsMadeUpFor(t *testing.T) {
+// A deletion that fails together with that of a log whose creation failed is made up for by the
+// next call: that does not report logs as deleted which the directory still has.
+func TestADeletionWithAFailedCreationIsMadeUpFor(t *testing.T) {
 	h := hangs(t)
 	specs := specsOf('t', 2)
 	logs, err := h.Create(specs)
