@@ -57,8 +57,12 @@ func (f *Facts) saving(p *view.Log) saving {
 				args = append(args, "--from", strconv.FormatInt(d.From, 10), "--to", strconv.FormatInt(d.Next, 10))
 				file = strings.Replace(file, ".broker-", fmt.Sprintf(".from-%d.broker-", d.From), 1)
 			}
-			command := logCommand("dump", f.dirOf(b, p), append(args, "--for-produce")...)
-			run, files = append(run, strings.TrimSuffix(command, "`")+" > "+file+"`"), append(files, file)
+			// It may have replaced its log by a copy of this one.
+			from := f.dirOf(b, p)
+			for _, into := range []string{"--for-produce > ", "--for-produce --replaced >> "} {
+				run = append(run, strings.TrimSuffix(logCommand("dump", from, args...), "`")+" "+into+file+"`")
+			}
+			files = append(files, file)
 		}
 		commands = append(commands, "on the machine of "+health.BrokerSubject(b)+", in a new directory, run "+strings.Join(run, " and "))
 	}

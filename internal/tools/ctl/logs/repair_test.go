@@ -109,3 +109,42 @@ func TestADryRunRefusesWhatTheRepairRefuses(t *testing.T) {
 		t.Errorf("a dry run for the last copy: %v", err)
 	}
 }
+
+// What a broker had before it copied a log again is printed only where the log lacks it: the two
+// outputs together have each record once.
+func TestADumpOfReplacedLogsHasWhatTheLogLacks(t *testing.T) {
+	dir := damagedMember(t)
+	logs, err := filepath.Glob(filepath.Join(dir, "*-0"))
+	must.OK(t, err)
+	former := filepath.Join(dir, "01"+strings.Repeat("00", 15)+"-0-3-replaced")
+	must.OK(t, os.CopyFS(former, os.DirFS(logs[0])))
+	files, err := filepath.Glob(filepath.Join(former, "*.log"))
+	must.OK(t, err)
+	for name, b := range map[string]byte{files[0]: 'x', files[1]: 0xff} { // it has the first record, and lacks another one
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		must.OK(t, err)
+		_, err = f.WriteAt([]byte{b}, 200)
+		must.OK(t, errors.Join(err, f.Close()))
+	}
+	var together []string
+	for _, x := range []struct {
+		args  []string
+		lines int
+	}{{nil, 59}, {[]string{"--replaced"}, 1}} {
+		var out bytes.Buffer
+		a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: &out, Err: io.Discard, Getenv: func(string) string { return "" }})
+		c := dump(a)
+		c.SetArgs(append([]string{"--dir", dir, "--topic", "a", "--for-produce"}, x.args...))
+		if err := c.ExecuteContext(t.Context()); app.ExitCode(err) != app.ExitUnhealthy { // each has a batch that cannot be read
+			t.Errorf("dump %q: %v", x.args, err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != x.lines {
+			t.Errorf("dump %q: %d records, want %d", x.args, len(lines), x.lines)
+		}
+		together = append(together, lines...)
+	}
+	if !strings.Contains(together[len(together)-1], `"offset":0,`) {
+		t.Errorf("the last record is %s", together[len(together)-1])
+	}
+}
