@@ -35,7 +35,8 @@ func TestARepairLosesNothingThatAnotherReplicaHas(t *testing.T) {
 	f, p := twice()
 	const produce = "`chronikctl produce t --input json --same-partition --file t-3.from-5.broker-2.json`"
 	inOrder(t, damageOf(t, f, p).Remedy, "`chronikctl log dump --config /etc/chronik/chronikd.yaml --topic t --partition 3 --from 5 --to 7 "+
-		"--for-produce > t-3.from-5.broker-2.json`", "--for-produce --replaced >> t-3.from-5.broker-2.json`", "stop the broker", " --last-copy`", "start the broker",
+		"--for-produce > t-3.from-5.broker-2.json`", "--for-produce --replaced >> t-3.from-5.broker-2.json`",
+		"stop the broker", " --last-copy`", "start the broker",
 		"`chronikctl consume t -p 3 --from 5 --until 7`", produce)
 	other := health.OfLog("t-3")
 	other.Check, other.About.Dir = checkOfDamage, "/d2"
