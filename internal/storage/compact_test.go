@@ -11,12 +11,15 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
@@ -570,4 +573,25 @@ func TestReadsBeforeAnEmptyBatch(t *testing.T) {
 		}
 		s.Release()
 	}
+}
+
+// A pass reads and writes no more bytes per second than the setting permits.
+func TestAPassHasItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Dir{quit: make(chan struct{}), pace: pause.Pace{Idle: paceIdle}}
+		l := &Log{dir: d}
+		l.cfg.Store(&Config{Cleanup: Cleanup{Compact: true}})
+		l.life.state = loglife.Online
+		p := &pass{d: d, l: l}
+		d.life.Store(&dirLife{})
+		d.guard.last.Store(&Space{})
+		d.cleaning.Store(&Cleaning{BytesPerSecond: 1000})
+		began := time.Now()
+		for range 5 {
+			must(t, p.step(1000))
+		}
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("5,000 bytes at 1,000 bytes/s took %v", took)
+		}
+	})
 }

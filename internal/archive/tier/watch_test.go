@@ -79,3 +79,26 @@ func TestReadsThatFailAreNoted(t *testing.T) {
 		want("")
 	})
 }
+
+// Copies take no more bytes per second than the setting permits, which may change.
+func TestACopyHasItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rate := int64(1000)
+		c := &Copier{opt: Options{Rate: func() int64 { return rate }}}
+		for _, x := range []struct {
+			rate int64
+			took time.Duration
+		}{{1000, 5 * time.Second}, {500, 10 * time.Second}, {0, 0}} {
+			rate = x.rate
+			began := time.Now()
+			for range 5 {
+				if err := c.spend(t.Context(), 1000); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(began); took != x.took {
+				t.Errorf("5,000 bytes at %d bytes/s took %v, want %v", x.rate, took, x.took)
+			}
+		}
+	})
+}
