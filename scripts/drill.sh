@@ -255,6 +255,7 @@ follow() {
   : >"$dir/steps"
   while IFS= read -r step; do
     [[ -z "$unchosen" || ! "$step" =~ $unchosen ]] || continue
+    [[ "$step" != '`chronikctl cluster health`' ]] || continue # it tells when something else is safe
     echo "$step" >>"$dir/steps"
     case "$step" in
       'stop producers') stop_load ;;
@@ -611,6 +612,7 @@ killed-without-journal() {
   took=$(($(now) - planted))
   remedy="$(grep '^chronikd: ' "$dir/refused"), start the broker"
   names=()
+  [ "$nodes" = 1 ] || unchosen=' log ' # all partitions have other replicas
   stop_load
   if [ "$code" = 3 ] && [ "$rc" != 0 ] && follow && restored && [ "$lost" -le 500 ]; then
     row killed-without-journal "${took} ms, exit code $rc, start $code" yes "$lost" "$(paste -sd, "$dir/steps" | sed "s|$dir|DIR|g; s|,|, |g")"
@@ -618,6 +620,7 @@ killed-without-journal() {
     row killed-without-journal "${took} ms, exit code $rc, start $code" no - "$(tail -n 1 "$dir/followed" 2>/dev/null || true) $remedy"
     failed="$failed killed-without-journal"
   fi
+  unchosen=''
   records=$before
   end
 }
