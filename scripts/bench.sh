@@ -237,7 +237,7 @@ row_groups() { # both brokers in turns
     each_broker commits -d "$time" --warmup "$warmup"
   done
 }
-# A new group waits for no further members, as ../shared/kafka has it.
+# A new group waits for no further members, as at the Kafka of scripts/kafka/up.
 without_delay() { stop_chronik; start_chronik --set group.initial.rebalance.delay.ms=0 "$@"; }
 each_broker() { # MEASUREMENT FLAG...
   echo "chronik:"

@@ -1,7 +1,7 @@
 // Package logtail keeps the last lines of a log in memory, up to a limit in bytes, for an operator
 // who has no access to the log's destination.
 //
-// It owns the ring of lines, which never takes more than the limit. It is safe for concurrent use,
+// It owns the ring of lines, whose text never takes more than the limit. It is safe for concurrent use,
 // and a write never fails. It does not interpret them and does not know its readers.
 package logtail
 

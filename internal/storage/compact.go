@@ -204,13 +204,21 @@ func (p *pass) checkWanted() error {
 }
 
 // step is called after n bytes were read or written. It returns an error if the pass should not
-// continue, and otherwise waits as the rate limit demands.
+// continue, and otherwise waits as the rate limit demands, which may take minutes, or until that is
+// changed.
 func (p *pass) step(n int) error {
 	if err := p.checkWanted(); err != nil {
 		return err
 	}
-	if !p.d.sleep(p.d.pace.Count(n, float64(p.d.cleaning.Load().BytesPerSecond))) {
-		return errAbandoned
+	rate := p.d.cleaning.Load().BytesPerSecond
+	until := time.Now().Add(p.d.pace.Count(n, float64(rate)))
+	for left := time.Until(until); left > 0 && p.d.cleaning.Load().BytesPerSecond == rate; left = time.Until(until) {
+		if !p.d.sleep(min(left, noticed)) {
+			return errAbandoned
+		}
+		if err := p.checkWanted(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

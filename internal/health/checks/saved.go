@@ -20,11 +20,12 @@ const mostSaved = 3
 // mostName is how many bytes of a topic's name the file with its records has.
 const mostName = 100
 
-// ofLog returns the beginning of a finding about a log of this broker. It names the directory to
-// the other brokers, whose remedies may have a command for it.
+// ofLog returns the beginning of a finding about a log of this broker. It names the only log
+// directory to the other brokers, whose remedies may have a command for it. Of several, another one
+// may have a log that this one has replaced.
 func (f *Facts) ofLog(p *view.Log) health.Finding {
 	x := health.OfLog(p.String())
-	if !slices.ContainsFunc(f.Dirs, func(d view.Dir) bool { return d.Path == p.Dir && d.JournalApart }) && p.Dir != "" {
+	if len(f.Dirs) <= 1 && !slices.ContainsFunc(f.Dirs, func(d view.Dir) bool { return d.JournalApart }) && p.Dir != "" {
 		x.About.Dir = f.absolute(p.Dir)
 	}
 	return x
@@ -58,11 +59,8 @@ func (f *Facts) saving(p *view.Log) saving {
 				file = strings.Replace(file, ".broker-", fmt.Sprintf(".from-%d.broker-", d.From), 1)
 			}
 			// It may have replaced its log by a copy of this one.
-			from := f.dirOf(b, p)
-			for _, into := range []string{"--for-produce > ", "--for-produce --replaced >> "} {
-				run = append(run, strings.TrimSuffix(logCommand("dump", from, args...), "`")+" "+into+file+"`")
-			}
-			files = append(files, file)
+			command := logCommand("dump", f.dirOf(b, p), append(args, "--for-produce", "--and-replaced")...)
+			run, files = append(run, strings.TrimSuffix(command, "`")+" > "+file+"`"), append(files, file)
 		}
 		commands = append(commands, "on the machine of "+health.BrokerSubject(b)+", in a new directory, run "+strings.Join(run, " and "))
 	}

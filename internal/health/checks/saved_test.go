@@ -35,8 +35,7 @@ func TestARepairLosesNothingThatAnotherReplicaHas(t *testing.T) {
 	f, p := twice()
 	const produce = "`chronikctl produce t --input json --same-partition --file t-3.from-5.broker-2.json`"
 	inOrder(t, damageOf(t, f, p).Remedy, "`chronikctl log dump --config /etc/chronik/chronikd.yaml --topic t --partition 3 --from 5 --to 7 "+
-		"--for-produce > t-3.from-5.broker-2.json`", "--for-produce --replaced >> t-3.from-5.broker-2.json`",
-		"stop the broker", " --last-copy`", "start the broker",
+		"--for-produce --and-replaced > t-3.from-5.broker-2.json`", "stop the broker", " --last-copy`", "start the broker",
 		"`chronikctl consume t -p 3 --from 5 --until 7`", produce)
 	other := health.OfLog("t-3")
 	other.Check, other.About.Dir = checkOfDamage, "/d2"
@@ -60,7 +59,7 @@ func TestARepairLosesNothingThatAnotherReplicaHas(t *testing.T) {
 	p.Damages, p.Offline, p.Error = nil, true, "short"
 	f.Partitions, f.Serving = []view.Log{*p}, true
 	findings, _ := examined(t, Checks(), f)
-	inOrder(t, findings[0].Remedy, "--for-produce > t-3.broker-2.json`", " --last-copy`", "whose offsets the repair lost")
+	inOrder(t, findings[0].Remedy, "--for-produce --and-replaced > t-3.broker-2.json`", " --last-copy`", "whose offsets the repair lost")
 	p.Replicated, p.Replicas = false, []int32{3}
 	if got := f.repair(p); strings.Contains(got, "log dump") {
 		t.Errorf("no other broker has it: %s", got)

@@ -178,7 +178,7 @@ func (s *Store) retry(ctx context.Context) error {
 	case err := <-failed:
 		return err
 	case <-ctx.Done(): // the disk of this attempt hangs
-		return ctx.Err()
+		return fmt.Errorf("%w: its files are being written again: %w", metadata.ErrUnavailable, ctx.Err())
 	}
 }
 

@@ -23,7 +23,7 @@ var parts = []string{"checkpoint", "journal", "segments"}
 func dump(a *app.App) *cobra.Command {
 	var w dirFlags
 	o := inspect.DumpOptions{}
-	var produce bool
+	var produce, also bool
 	c := &cobra.Command{
 		Use: "dump [checkpoint|journal|segments...]", Short: "Print what a directory holds: checkpoint, journal frames, batches, records",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -50,13 +50,16 @@ func dump(a *app.App) *cobra.Command {
 				return app.Usage("--for-produce prints only the records of one --topic, wherever they are: give --topic, and remove "+
 					"%s, --records and -o", strings.Join(parts, ", "))
 			}
+			if also && (!produce || o.Replaced) {
+				return app.Usage("--and-replaced adds to the records that --for-produce prints: give that, and not --replaced")
+			}
 			at, err := w.options(cmd)
 			if err != nil {
 				return err
 			}
 			if produce {
 				warn(a, at)
-				return forProduce(cmd.Context(), a, at, o)
+				return forProduce(cmd.Context(), a, at, o, also)
 			}
 			has := func(part string) bool { return len(args) == 0 || slices.Contains(args, part) }
 			o.Checkpoint, o.Journal, o.Segments = has("checkpoint"), has("journal"), has("segments")
@@ -72,6 +75,7 @@ func dump(a *app.App) *cobra.Command {
 	f.Int64Var(&o.To, "to", 0, "only items that start before this offset; 0: no bound")
 	f.BoolVar(&o.Records, "records", false, "print each record")
 	f.BoolVar(&o.Replaced, "replaced", false, "only the segments of damaged logs that were replaced by copies; with --for-produce, the records there that the log lacks")
+	f.BoolVar(&also, "and-replaced", false, "with --for-produce, also the records of replaced logs that the log lacks")
 	f.BoolVar(&produce, "for-produce", false, "print only the records of --topic, as produce --input json reads them")
 	return c
 }

@@ -3,6 +3,7 @@ package logs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -110,8 +111,8 @@ func TestADryRunRefusesWhatTheRepairRefuses(t *testing.T) {
 	}
 }
 
-// What a broker had before it copied a log again is printed only where the log lacks it: the two
-// outputs together have each record once.
+// What a broker had before it copied a log again is printed only where the log lacks it, alone or
+// between the records of the log: each once, in order.
 func TestADumpOfReplacedLogsHasWhatTheLogLacks(t *testing.T) {
 	dir := damagedMember(t)
 	logs, err := filepath.Glob(filepath.Join(dir, "*-0"))
@@ -126,11 +127,10 @@ func TestADumpOfReplacedLogsHasWhatTheLogLacks(t *testing.T) {
 		_, err = f.WriteAt([]byte{b}, 200)
 		must.OK(t, errors.Join(err, f.Close()))
 	}
-	var together []string
 	for _, x := range []struct {
 		args  []string
 		lines int
-	}{{nil, 59}, {[]string{"--replaced"}, 1}} {
+	}{{nil, 59}, {[]string{"--replaced"}, 1}, {[]string{"--and-replaced"}, 60}} {
 		var out bytes.Buffer
 		a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: &out, Err: io.Discard, Getenv: func(string) string { return "" }})
 		c := dump(a)
@@ -142,9 +142,10 @@ func TestADumpOfReplacedLogsHasWhatTheLogLacks(t *testing.T) {
 		if len(lines) != x.lines {
 			t.Errorf("dump %q: %d records, want %d", x.args, len(lines), x.lines)
 		}
-		together = append(together, lines...)
-	}
-	if !strings.Contains(together[len(together)-1], `"offset":0,`) {
-		t.Errorf("the last record is %s", together[len(together)-1])
+		for i, line := range lines {
+			if x.args != nil && !strings.Contains(line, fmt.Sprintf(`"offset":%d,`, i)) {
+				t.Errorf("dump %q: record %d is %s", x.args, i, line)
+			}
+		}
 	}
 }
