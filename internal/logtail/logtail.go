@@ -1,8 +1,8 @@
 // Package logtail keeps the last lines of a log in memory, up to a limit in bytes, for an operator
 // who has no access to the log's destination.
 //
-// It owns the ring of lines, whose text never takes more than the limit. It is safe for concurrent use,
-// and a write never fails. It does not interpret them and does not know its readers.
+// It owns the ring of lines, whose text never takes more than the limit. It is safe for concurrent
+// use, and a write never fails. It does not interpret them and does not know its readers.
 package logtail
 
 import (

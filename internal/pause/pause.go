@@ -1,6 +1,6 @@
 // Package pause waits between attempts: how long after how many failures, and until when. A pause
-// after a failure is at most as long as its bound, and ends with its context. The package paces work
-// that has a rate. What is costly to compute it computes seldom, with at most a tenth of a
+// after a failure is at most as long as its bound, and ends with its context. The package paces
+// work that has a rate. What is costly to compute it computes seldom, with at most a tenth of a
 // processor. It does not know what is attempted, paced or computed.
 package pause
 
