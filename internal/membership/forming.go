@@ -179,7 +179,7 @@ func Reasons(answers []Answer) string {
 		list = append(list, why)
 	}
 	if len(list) == 0 {
-		return "all seeds answer, an election is in progress"
+		return "all seeds answer, and an election is in progress, or lacks a majority of the voters"
 	}
 	return strings.Join(list, "; ")
 }

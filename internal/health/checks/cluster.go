@@ -173,7 +173,7 @@ func checkLeaderless(f *Facts, n *notes) {
 		switch l.Why {
 		case view.ForBrokers:
 			x.Subject += ", on " + on
-			x.Problem += "only " + on + " may have all of their acknowledged records, and " + isAre(len(l.Brokers)) + " not active"
+			x.Problem += "only " + on + " may have all acknowledged records, and " + isAre(len(l.Brokers)) + " not active"
 			x.Remedy = "start " + on + " with the data directories that " + theyIt(len(l.Brokers)) + " had" + unclean
 		case view.ForDirectory:
 			x.Subject += ", on " + on
@@ -255,7 +255,7 @@ func (f *Facts) leaderlessOn(broker int32, x *health.Finding) {
 			continue
 		}
 		x.Severity, x.Works = health.Bad, "the other partitions can be written and read"
-		x.Problem += fmt.Sprintf("; %s cannot be written or read, because only it may have all of their acknowledged records",
+		x.Problem += fmt.Sprintf("; %s cannot be written or read, because only it may have all acknowledged records",
 			partitionsText(&l.Partitions))
 		if link := f.linkRemedy(broker); link == "" {
 			x.Remedy = fmt.Sprintf("start broker %d with the data directories that it had, or repair its network", broker) + orUnclean(l) +
@@ -394,7 +394,7 @@ func checkBrokers(f *Facts, n *notes) {
 		}
 		if b.BelowMin.Count > 0 {
 			x.Severity = health.Bad
-			x.Problem += fmt.Sprintf("; acks=all is refused in %s, which have fewer replicas in sync than min.insync.replicas",
+			x.Problem += fmt.Sprintf("; acks=all is refused in %s, with fewer replicas in sync than min.insync.replicas",
 				partitionsText(&b.BelowMin))
 			x.Works = "these partitions can be read"
 		}

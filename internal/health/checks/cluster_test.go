@@ -343,7 +343,7 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 	examine(t, "leaderless", []patient{
 		{"healthy", member(), nil},
 		{"a broker is away", group(view.ForBrokers, 3), []string{"bad partitions without a leader, on broker 3: " + them +
-			"only broker 3 may have all of their acknowledged records, and it is not active"}},
+			"only broker 3 may have all acknowledged records, and it is not active"}},
 		{"its finding has them", func() Facts {
 			f := group(view.ForBrokers, 3)
 			f.Cluster.Brokers[2].State = "fenced"
@@ -461,7 +461,7 @@ func TestOneFindingForEachBroker(t *testing.T) {
 				Sole: true}}
 			return f
 		}(), []string{"bad broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; 2 partitions (b-0, b-1) cannot be " +
-			"written or read, because only it may have all of their acknowledged records"}},
+			"written or read, because only it may have all acknowledged records"}},
 		{"with replicas", third(view.Broker{State: "fenced", OutOfSync: behind}),
 			[]string{"warn broker 3: it is fenced: it sends no heartbeats, or its metadata stand still; it is not in sync in 30 partitions (a-0, a-1 and 28 more)"}},
 		{"under min.insync.replicas", third(view.Broker{State: "fenced", OutOfSync: behind, BelowMin: some(1, "a-1")}),

@@ -89,7 +89,10 @@ func TestConfigsThatContradictEachOther(t *testing.T) {
 		"not told": {3, 3, config.Values{}, config.Values{}, nil},
 	} {
 		x, found := patient(t)
-		x.Meta.Brokers = make(kadm.BrokerDetails, c.brokers)
+		x.Meta.Brokers = nil
+		for id := range int32(c.brokers) {
+			x.Meta.Brokers = append(x.Meta.Brokers, kadm.BrokerDetail{NodeID: id})
+		}
 		x.judgeConfigs("a", c.replicas, &config.Configs{Values: c.v}, c.broker, &inherited{})
 		finds(t, name, found(), c.finds...)
 	}

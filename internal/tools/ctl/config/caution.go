@@ -65,7 +65,17 @@ func warnBrokers(ctx context.Context, a *app.App, adm *kadm.Client, entities []s
 	if err != nil {
 		return
 	}
-	all := map[int32]bool{} // also those that are not active, if they have replicas
+	if all := Brokers(meta); n > int64(all) {
+		a.Note("warning: %s: min.insync.replicas is %d and the cluster has %s, so that no topic has so many replicas: Kafka refuses acks=all, "+
+			"chronik treats it as the number of replicas; %s", strings.Join(entities, ", "), n, text.Count(all, "broker"),
+			LowerDefault(all))
+	}
+}
+
+// Brokers returns how many brokers a cluster has: those that are active, and those that have
+// replicas of the topics in meta.
+func Brokers(meta kadm.Metadata) int {
+	all := map[int32]bool{}
 	for _, id := range meta.Brokers.NodeIDs() {
 		all[id] = true
 	}
@@ -74,11 +84,7 @@ func warnBrokers(ctx context.Context, a *app.App, adm *kadm.Client, entities []s
 			all[id] = true
 		}
 	})
-	if n > int64(len(all)) {
-		a.Note("warning: %s: min.insync.replicas is %d and the cluster has %s, so that no topic has so many replicas: Kafka refuses acks=all, "+
-			"chronik treats it as the number of replicas; %s", strings.Join(entities, ", "), n, text.Count(len(all), "broker"),
-			LowerDefault(len(all)))
-	}
+	return len(all)
 }
 
 // Cautions checks a topic's configs against each other, its replicas and the broker's configs.
@@ -143,7 +149,7 @@ func Warn(ctx context.Context, a *app.App, adm *kadm.Client, topics []string, pl
 		for key, value := range planned {
 			v[key] = value
 		}
-		for _, c := range Cautions(r.Name, meta.Topics[r.Name].Partitions.NumReplicas(), len(meta.Brokers), v, broker) {
+		for _, c := range Cautions(r.Name, meta.Topics[r.Name].Partitions.NumReplicas(), Brokers(meta), v, broker) {
 			if slices.ContainsFunc(c.Keys, func(key string) bool { _, set := planned[key]; return set }) {
 				a.Note("warning: topic %s: %s; %s", r.Name, c.Problem, c.Remedy)
 			}
