@@ -95,7 +95,7 @@ func (x *examination) addInherited(h *inherited) {
 // adds to h.
 func (x *examination) judgeConfigs(topic string, replicas int, v *config.Configs, broker config.Values, h *inherited) {
 	where := "topic " + topic
-	for _, c := range config.Cautions(topic, replicas, config.Brokers(x.Meta), v.Values, broker) {
+	for _, c := range config.Cautions(topic, replicas, config.CountBrokers(x.Meta), v.Values, broker) {
 		if c.OfDefault(v) {
 			h.add(c.Problem, topic, replicas)
 			continue

@@ -65,16 +65,16 @@ func warnBrokers(ctx context.Context, a *app.App, adm *kadm.Client, entities []s
 	if err != nil {
 		return
 	}
-	if all := Brokers(meta); n > int64(all) {
+	if all := CountBrokers(meta); n > int64(all) {
 		a.Note("warning: %s: min.insync.replicas is %d and the cluster has %s, so that no topic has so many replicas: Kafka refuses acks=all, "+
 			"chronik treats it as the number of replicas; %s", strings.Join(entities, ", "), n, text.Count(all, "broker"),
 			LowerDefault(all))
 	}
 }
 
-// Brokers returns how many brokers a cluster has: those that are active, and those that have
+// CountBrokers returns how many brokers a cluster has: those that are active, and those that have
 // replicas of the topics in meta.
-func Brokers(meta kadm.Metadata) int {
+func CountBrokers(meta kadm.Metadata) int {
 	all := map[int32]bool{}
 	for _, id := range meta.Brokers.NodeIDs() {
 		all[id] = true
@@ -149,7 +149,7 @@ func Warn(ctx context.Context, a *app.App, adm *kadm.Client, topics []string, pl
 		for key, value := range planned {
 			v[key] = value
 		}
-		for _, c := range Cautions(r.Name, meta.Topics[r.Name].Partitions.NumReplicas(), Brokers(meta), v, broker) {
+		for _, c := range Cautions(r.Name, meta.Topics[r.Name].Partitions.NumReplicas(), CountBrokers(meta), v, broker) {
 			if slices.ContainsFunc(c.Keys, func(key string) bool { _, set := planned[key]; return set }) {
 				a.Note("warning: topic %s: %s; %s", r.Name, c.Problem, c.Remedy)
 			}

@@ -14,7 +14,7 @@ func TestBrokersAreAlsoThoseThatAreDown(t *testing.T) {
 		Topics: kadm.TopicDetails{"a": kadm.TopicDetail{Topic: "a", Partitions: kadm.PartitionDetails{
 			0: kadm.PartitionDetail{Replicas: []int32{1, 2}}, 1: kadm.PartitionDetail{Replicas: []int32{2, 3}}}}},
 	}
-	if n := Brokers(meta); n != 3 {
+	if n := CountBrokers(meta); n != 3 {
 		t.Errorf("%d brokers, want 3", n)
 	}
 }
