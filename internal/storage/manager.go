@@ -25,6 +25,8 @@ type Manager struct {
 	// directory's checkpoint is known not to name the log, the log is created there or nowhere: it
 	// must never exist in two directories.
 	begun map[ID]*Dir
+	// deleting holds the logs whose deletion in a directory has begun and not ended.
+	deleting map[ID]*Dir
 	// moves are the moves of logs, and preferred where BeginMove wants logs that do not exist yet.
 	moves     map[ID]*move
 	preferred map[ID]*Dir
@@ -45,7 +47,7 @@ type Manager struct {
 func newManager() *Manager {
 	return &Manager{
 		tick: func() <-chan time.Time { return time.After(hungAfter) },
-		logs: map[ID]*Log{}, begun: map[ID]*Dir{}, late: map[*Dir]int{},
+		logs: map[ID]*Log{}, begun: map[ID]*Dir{}, deleting: map[ID]*Dir{}, late: map[*Dir]int{},
 		moves: map[ID]*move{}, preferred: map[ID]*Dir{}, copies: map[ID]*Dir{},
 		beginning: map[ID]chan struct{}{}, movePace: pause.Pace{Idle: paceIdle},
 	}

@@ -167,9 +167,8 @@ func (m *Manager) Delete(ids ...ID) error {
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil {
 			byDir[l.dir] = append(byDir[l.dir], l)
-			if m.hungLocked(l.dir) == nil { // otherwise nothing has begun, and the next call must find the log
-				delete(m.logs, id)
-			}
+		} else if d := m.deleting[id]; d != nil {
+			moving = errors.Join(moving, fmt.Errorf("%w: a log in %s is still being deleted", ErrFailed, d.path))
 		} else if d := m.begun[id]; d != nil {
 			byDir[d] = append(byDir[d], nil...)
 			begun[d] = append(begun[d], id)
@@ -182,7 +181,7 @@ func (m *Manager) Delete(ids ...ID) error {
 	}
 	m.mu.Unlock()
 	return errors.Join(moving, m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
-		err := d.Delete(byDir[d]...) // first: the directory must know what the next call no longer finds in m.logs
+		err := m.deleteIn(d, byDir[d]) // first: the directory must know what the next call no longer finds in m.logs
 		if len(left[d]) > 0 {
 			err = errors.Join(err, d.finishDeletion(left[d]))
 		}
@@ -191,6 +190,27 @@ func (m *Manager) Delete(ids ...ID) error {
 		}
 		return err
 	}))
+}
+
+// deleteIn deletes logs in one directory. They are out of use at once. The next call finds those
+// that the directory still has, and that a call has not ended if the disk hangs.
+func (m *Manager) deleteIn(d *Dir, logs []*Log) error {
+	m.mu.Lock()
+	for _, l := range logs {
+		delete(m.logs, l.id)
+		m.deleting[l.id] = d
+	}
+	m.mu.Unlock()
+	err := d.Delete(logs...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range logs {
+		delete(m.deleting, l.id)
+		if err != nil && slices.Contains(d.Logs(), l) {
+			m.logs[l.id] = l
+		}
+	}
+	return err
 }
 
 // ascertainNotCreated ensures that no start finds logs whose creation in a directory failed.

@@ -226,6 +226,38 @@ func TestADeletionWithAFailedCreationIsMadeUpFor(t *testing.T) {
 	}
 }
 
+// A deletion that waits for a flush which hangs has not ended: another call does not report the log
+// as deleted.
+func TestADeletionThatHangsIsNotDoneForAnotherCall(t *testing.T) {
+	h := hangs(t)
+	logs, err := h.Create(specsOf('t', 2))
+	must(t, err)
+	l := logs[slices.IndexFunc(logs, func(l *Log) bool { return l.Dir().Path() == "/b" })]
+	l.flushMu.Lock()
+	ended := make(chan error, 1)
+	go func() { ended <- h.Delete(l.ID()) }()
+	eventually(t, "the deletion has begun", func() bool { return h.Get(l.ID()) == nil })
+	for open := true; open; {
+		select {
+		case h.ticks <- time.Time{}:
+		case err := <-ended:
+			open = false
+			if !errors.Is(err, ErrFailed) {
+				t.Errorf("a deletion that hangs: %v", err)
+			}
+		}
+	}
+	if err := h.Delete(l.ID()); !errors.Is(err, ErrFailed) {
+		t.Errorf("another call: %v", err)
+	}
+	l.flushMu.Unlock()
+	eventually(t, "/b answers", func() bool { return h.Hung(l.Dir()) == nil })
+	must(t, h.Delete(l.ID()))
+	if slices.Contains(l.Dir().Logs(), l) {
+		t.Error("its directory has the log")
+	}
+}
+
 // A stop closes and marks the directories whose disks answer, and reports the one that it left.
 func TestAHungDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	h := hangs(t)
