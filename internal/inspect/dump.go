@@ -53,9 +53,19 @@ func (o *DumpOptions) within(from, to int64) bool {
 // run next to a broker; files that change in the meantime may look damaged.
 func Dump(ctx context.Context, opt Options, o DumpOptions, emit func(*Item) error) error {
 	opt.FS = vfs.ReadOnly(opt.FS)
+	topics := map[[16]byte]string{}
+	for _, location := range opt.Locations {
+		for _, read := range []func(vfs.FS, string) (*checkpoint.State, error){storage.ReadState, storage.ReadCopy} {
+			if s, err := read(opt.FS, location.Path); err == nil { // run reports what cannot be read
+				for i := range s.Logs {
+					topics[s.Logs[i].ID.Topic] = s.Logs[i].Topic
+				}
+			}
+		}
+	}
 	for _, location := range opt.Locations {
 		location.Path = path.Clean(location.Path)
-		d := &dumper{ctx: ctx, fs: opt.FS, location: location, o: o, emit: emit, byID: map[storage.ID]*checkpoint.Log{}}
+		d := &dumper{ctx: ctx, fs: opt.FS, location: location, o: o, emit: emit, byID: map[storage.ID]*checkpoint.Log{}, topics: topics}
 		if err := d.run(); err != nil {
 			return fmt.Errorf("dump %s: %w", location.Path, err)
 		}
@@ -72,6 +82,7 @@ type dumper struct {
 	state    *checkpoint.State
 	file     string // the directory from which state was read
 	byID     map[storage.ID]*checkpoint.Log
+	topics   map[[16]byte]string // the names in the checkpoints of all directories
 }
 
 func (d *dumper) run() error {
@@ -303,7 +314,17 @@ func (d *dumper) segments() error {
 	}
 	for _, in := range infos {
 		topic, n, ok := d.logIn(in.Name)
-		if !in.Dir || !ok || !d.o.wants(topic, n) {
+		if !in.Dir || !ok {
+			continue
+		}
+		if name := path.Join(d.location.Path, in.Name); d.o.Replaced && topic == "" && d.o.Topic != "" && d.o.wants(d.o.Topic, n) {
+			err := d.emit(&Item{What: "damage", File: name,
+				Damage: "it may be of this topic: no checkpoint of these directories names its topic; give all log directories"})
+			if err != nil {
+				return err
+			}
+		}
+		if !d.o.wants(topic, n) {
 			continue
 		}
 		if err := d.partition(topic, n, path.Join(d.location.Path, in.Name)); err != nil {
@@ -317,11 +338,7 @@ func (d *dumper) segments() error {
 func (d *dumper) logIn(name string) (topic string, n int32, ok bool) {
 	if d.o.Replaced {
 		id, _, ok := storage.ReplacedID(name)
-		l := d.byID[id]
-		if !ok || l == nil {
-			return "", id.Partition, ok
-		}
-		return l.Topic, id.Partition, true
+		return d.topics[id.Topic], id.Partition, ok
 	}
 	dash := strings.LastIndexByte(name, '-')
 	if dash < 1 {

@@ -116,7 +116,7 @@ func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition
 	} else {
 		l = r.Storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 	}
-	x := view.Log{Topic: t.Name, Partition: index, RetentionMs: -1, RetentionBytes: -1}
+	x := view.Log{Topic: t.Name, Partition: index, Internal: metadata.IsInternal(t.Name), RetentionMs: -1, RetentionBytes: -1}
 	if l != nil {
 		x = stored(l)
 	} else {
@@ -221,7 +221,7 @@ func stored(l *storage.Log) view.Log {
 		Exists: true, Topic: l.Topic(), Partition: l.ID().Partition, Dir: l.Dir().Path(), Leader: -1, LeaderEpoch: -1, ISR: []int32{},
 		Replicas: []int32{},
 		LogStart: ends.LogStart, LocalStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
-		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name,
+		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name, Internal: metadata.IsInternal(l.Topic()),
 		CleanupPolicy: conf.Cleanup.Policy(), RetentionMs: milliseconds(conf.Cleanup.RetentionTime),
 		RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
 	}

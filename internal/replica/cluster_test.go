@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"go.uber.org/zap"
@@ -448,5 +449,38 @@ func TestAPlacementConcernsItsPartition(t *testing.T) {
 	must(t, c.apply(t, l.Manager))
 	if after := roles(); after[0] != before[0] || after[1] == before[1] {
 		t.Errorf("partition 0 changed %t, partition 1 changed %t", after[0] != before[0], after[1] != before[1])
+	}
+}
+
+// A topic is deleted while the log of a replica that left this broker could not be deleted yet. The
+// tombstone stays until that log is gone: otherwise a start would find it and nothing would say
+// whose it is.
+func TestATombstoneOutlivesTheLogOfAReplicaThatLeft(t *testing.T) {
+	c, errs := newCluster(), errfs.New(vfs.Memory())
+	l := start(t, errs, c)
+	tp := c.shared(idA, self, 0)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	must(t, begin(t, l.partition(t, idA, 0), AcksLeader, 1).wait(t))
+	fault := errs.Add(errfs.Rule{Ops: errfs.Rename | errfs.Write | errfs.Create, Path: "/d/checkpoint/*", Err: syscall.EIO})
+	c.assign(t, tp, 2)
+	must(t, c.show(t, l.Manager))
+	waitFor(t, "the deletion of the log has failed", func() bool {
+		return fault.Hits() > 0 && l.opt.Storage.Get(storage.ID{Topic: idA}) == nil
+	})
+	c.delete("a", idA, 1)
+	must(t, c.show(t, l.Manager))
+	must(t, l.AwaitApplied(t.Context(), c.image.Version()))
+	must(t, c.show(t, l.Manager))
+	if c.image.Deleting(idA) == nil {
+		t.Fatal("the tombstone is gone, and the log is not")
+	}
+	fault.Off()
+	waitFor(t, "the tombstone is gone", func() bool {
+		must(t, c.show(t, l.Manager))
+		return c.image.Deleting(idA) == nil
+	})
+	if left := stored(t, errs, "/d"); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }

@@ -79,6 +79,8 @@ func (m *Manager) eachRemaining(d *metadata.Delta, gone map[[16]byte]*removal, d
 				drop(l.Dir(), id)
 			} else if x != nil && x.dir != nil {
 				drop(x.dir, id)
+			} else if dir := m.leaving[tp]; dir != nil { // its deletion may have failed so far
+				drop(dir, id)
 			}
 		}
 	}

@@ -128,7 +128,7 @@
 // Only Delete and a quarantine hold flushMu of several logs. Delete sets the state of a log while
 // it has the right to commit, releases the right, and then waits for flushMu. A quarantine only
 // tries to get the right to commit, keeps it, and skips deleted logs, so the two never wait for
-// each other. Manager.Delete passes a log to one Dir.Delete only, so two calls share no log.
+// each other. Manager.Delete passes a log to one Dir.Delete only, so two of them share no log.
 //
 // Of these, only compactingMu, scarce.mu, the right to commit, flushMu and ckptMu are held across
 // disk I/O; those that are mutexes are a vfs.Mutex. Produce and fetch requests wait for none of

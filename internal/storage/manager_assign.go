@@ -168,7 +168,7 @@ func (m *Manager) Delete(ids ...ID) error {
 		if l := m.logs[id]; l != nil {
 			byDir[l.dir] = append(byDir[l.dir], l)
 		} else if d := m.deleting[id]; d != nil {
-			moving = errors.Join(moving, fmt.Errorf("%w: a log in %s is still being deleted", ErrFailed, d.path))
+			moving = errors.Join(moving, beingDeleted(d))
 		} else if d := m.begun[id]; d != nil {
 			byDir[d] = append(byDir[d], nil...)
 			begun[d] = append(begun[d], id)
@@ -192,25 +192,32 @@ func (m *Manager) Delete(ids ...ID) error {
 	}))
 }
 
-// deleteIn deletes logs in one directory. They are out of use at once. The next call finds those
-// that the directory still has, and that a call has not ended if the disk hangs.
-func (m *Manager) deleteIn(d *Dir, logs []*Log) error {
+// deleteIn deletes logs in one directory, which are out of use at once. Until it has ended, which a
+// disk that hangs prevents, other calls do not report them as deleted.
+func (m *Manager) deleteIn(d *Dir, logs []*Log) (err error) {
+	var own []*Log
 	m.mu.Lock()
 	for _, l := range logs {
+		if m.logs[l.id] != l { // another call was first
+			err = beingDeleted(d)
+			continue
+		}
 		delete(m.logs, l.id)
 		m.deleting[l.id] = d
+		own = append(own, l)
 	}
 	m.mu.Unlock()
-	err := d.Delete(logs...)
+	err = errors.Join(err, d.Delete(own...))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, l := range logs {
+	for _, l := range own {
 		delete(m.deleting, l.id)
-		if err != nil && slices.Contains(d.Logs(), l) {
-			m.logs[l.id] = l
-		}
 	}
 	return err
+}
+
+func beingDeleted(d *Dir) error {
+	return fmt.Errorf("%w: a log in %s is still being deleted", ErrFailed, d.path)
 }
 
 // ascertainNotCreated ensures that no start finds logs whose creation in a directory failed.

@@ -36,6 +36,7 @@ type Log struct {
 	Segments       int     `json:"segments"`
 	Profile        string  `json:"profile"`
 	CleanupPolicy  string  `json:"cleanupPolicy"`
+	Internal       bool    `json:"-"`              // brokers write there, and no client
 	RetentionMs    int64   `json:"retentionMs"`    // -1: no limit
 	RetentionBytes int64   `json:"retentionBytes"` // -1: no limit
 	Tier           *Tier   `json:"tier"`           // nil: the object store has nothing, and gets nothing

@@ -74,7 +74,7 @@ func (f *Facts) saving(p *view.Log) saving {
 	s.after = ", and when `chronikctl cluster health` shows all replicas in sync (if another one leads until then, follow its finding), " +
 		f.again(p, files) + "; leave out those of transactions that were aborted; they get new offsets"
 	switch {
-	case strings.HasPrefix(p.Topic, "__"): // no client may write there
+	case p.Internal:
 		s.after = "; the saved files tell what the broker knew, such as the offsets of groups for `chronikctl group reset`"
 	case strings.Contains(p.CleanupPolicy, "compact"):
 		s.after += ", so leave out those whose keys have newer records"

@@ -48,14 +48,14 @@ func TestARepairLosesNothingThatAnotherReplicaHas(t *testing.T) {
 	p.Replicas, p.CleanupPolicy = []int32{1, 2, 3}, "compact"
 	inOrder(t, damageOf(t, f, p).Remedy, "broker 1, in a new directory, run", "broker 2, in a new directory, run",
 		"likewise for 2 more ranges", "--last-copy", "likewise from the other files", "newer records")
-	p.Topic = "__" + strings.Repeat("n", 200)
+	p.Topic, p.Internal = "__"+strings.Repeat("n", 200), true
 	remedy := damageOf(t, f, p).Remedy
 	inOrder(t, remedy, "> __"+strings.Repeat("n", mostName-2)+"-3.from-5.broker-1.json`", "the repair is of all partitions", "--last-copy",
 		"`chronikctl group reset`")
 	if strings.Contains(remedy, "chronikctl produce") {
 		t.Errorf("no client writes to an internal topic: %s", remedy)
 	}
-	p.Topic = "t"
+	p.Topic, p.Internal = "t", false
 	p.Damages, p.Offline, p.Error = nil, true, "short"
 	f.Partitions, f.Serving = []view.Log{*p}, true
 	findings, _ := examined(t, Checks(), f)

@@ -338,9 +338,11 @@ func renewal(p *view.Log) string {
 
 // former returns the finding about a replaced log that may have records which no replica has.
 func (f *Facts) former(p *view.Log) health.Finding {
-	dump := logCommand("dump", []string{"--dir", f.absolute(path.Dir(p.Former.Path))}, "--topic", p.Topic, "--partition",
-		strconv.Itoa(int(p.Partition)),
-		"--replaced", "--for-produce")
+	dirs := []string{"--dir", f.absolute(path.Dir(p.Former.Path))}
+	if p.Dir != "" && p.Dir != path.Dir(p.Former.Path) { // that has the log, and the name of the topic
+		dirs = append(dirs, "--dir", f.absolute(p.Dir))
+	}
+	dump := logCommand("dump", dirs, "--topic", p.Topic, "--partition", strconv.Itoa(int(p.Partition)), "--replaced", "--for-produce")
 	x := health.OfLog(p.String())
 	x.Severity = health.Warn
 	x.Problem = fmt.Sprintf("the damaged log that this broker replaced may have records that no replica has, because a later leader lacked "+
@@ -349,7 +351,7 @@ func (f *Facts) former(p *view.Log) health.Finding {
 	if p.Leader < 0 {
 		x.Works = "the other partitions of the topic can be written and read"
 	}
-	x.Remedy = dump + " prints what can be read; produce again what consumers need, then stop the broker, remove that directory, and start " +
+	x.Remedy = dump + " prints what can be read of what this broker's log lacks; produce again what consumers need, then stop the broker, remove that directory, and start " +
 		"the broker (docs/replication.md, A damaged replica)"
 	return x
 }

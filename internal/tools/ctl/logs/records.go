@@ -39,7 +39,7 @@ type task int
 const (
 	printing task = iota // them, and those that were held before them
 	noting               // which ones the logs have
-	holding              // those of replaced logs that the logs lack: they are few
+	holding              // those of replaced logs that the logs lack, in memory
 )
 
 // extent is a range of offsets, [from, next).

@@ -149,3 +149,36 @@ func TestADumpOfReplacedLogsHasWhatTheLogLacks(t *testing.T) {
 		}
 	}
 }
+
+// The replaced log and the new one may be in different log directories. If the one with the new log
+// is not given, the topic's name is unknown, and that is said.
+func TestADumpFindsAReplacedLogInAnotherDirectory(t *testing.T) {
+	at, dir := damagedMember(t), damagedMember(t)
+	logs, err := filepath.Glob(filepath.Join(dir, "*-0"))
+	must.OK(t, err)
+	must.OK(t, os.Rename(logs[0], filepath.Join(dir, "01"+strings.Repeat("00", 15)+"-0-3-replaced")))
+	for _, name := range []string{"checkpoint", "checkpoint.copy"} {
+		must.OK(t, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	run := func(dirs ...string) (lines int, said string) {
+		var out, errs bytes.Buffer
+		a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: &out, Err: &errs, Getenv: func(string) string { return "" }})
+		c := dump(a)
+		args := []string{"--topic", "a", "--for-produce", "--and-replaced"}
+		for _, dir := range dirs {
+			args = append(args, "--dir", dir)
+		}
+		c.SetArgs(args)
+		if err := c.ExecuteContext(t.Context()); app.ExitCode(err) != app.ExitUnhealthy {
+			t.Errorf("dump of %q: %v", dirs, err)
+		}
+		return strings.Count(out.String(), "\n"), errs.String()
+	}
+	if lines, said := run(dir); lines != 0 || !strings.Contains(said, "give all log directories") {
+		t.Errorf("%d records, %s", lines, said)
+	}
+	// What the log in at has is the same as what the other one has.
+	if lines, said := run(at, dir); lines != 59 || strings.Contains(said, "give all log directories") {
+		t.Errorf("%d records, %s", lines, said)
+	}
+}
