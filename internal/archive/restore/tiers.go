@@ -25,7 +25,7 @@ type tiered struct {
 	bytes int64 // of the parts that the local log lacks
 }
 
-// plan finds what stays in the store: of the topics that have records there in any case.
+// plan finds what stays in the store: the old records of topics with remote.storage.enable.
 func (w *writer) plan(ctx context.Context) error {
 	w.tiers = map[format.ID]*tiered{}
 	if !w.o.Tiered || w.img.FeatureLevel() < metadata.TierLevel {

@@ -87,8 +87,8 @@ func Root(a *app.App) *cobra.Command {
 		cluster.NewAPIVersions(a), cluster.NewProfile(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a),
 		contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol. " +
-		"The broker's address comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context in the\n" +
-		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + app.ExitCodes
+		"The broker's address comes from flags, variables (CHRONIKCTL_BROKERS for --brokers), or a context in the contexts file\n" +
+		"(chronikctl context), in this order; without any, it is " + contexts.DefaultBrokers + ".\n\n" + app.ExitCodes
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	cli.Instead(root, map[string]string{
