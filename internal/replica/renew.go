@@ -108,7 +108,7 @@ func (m *Manager) renew() {
 	for _, a := range former {
 		if m.superfluous(&a) {
 			m.opt.Storage.RemoveReplaced(a)
-		} else if w, known := m.wantedOf(a.ID); known {
+		} else if w, known := m.wantedOf(a.ID); known && m.elsewhere(w) { // the copy is not complete
 			m.noteRenewal(w, &renewal{why: "its log was damaged", since: a.Since}) // by a former process
 		}
 	}

@@ -71,6 +71,10 @@ func TestAReplacedLogOutlivesAnUncleanElection(t *testing.T) {
 	stays("elected")
 	must(t, c.change(tp, func(p *metadata.Partition) { p.LeaderEpoch, p.ISR = 8, []int32{self, 2} }))
 	stays("with another one in sync")
+	stays("later")
+	if r := l.Renewed(); r.N > 1 {
+		t.Errorf("one replica counts %d times", r.N)
+	}
 	must(t, l.storage.Close())
 	l = start(t, fs, c)
 	stays("after a restart")
