@@ -50,7 +50,7 @@ func TestARepairLosesNothingThatAnotherReplicaHas(t *testing.T) {
 		"likewise for 2 more ranges", "--last-copy", "likewise from the other files", "newer records")
 	p.Topic, p.Internal = "__"+strings.Repeat("n", 200), true
 	remedy := damageOf(t, f, p).Remedy
-	inOrder(t, remedy, "> __"+strings.Repeat("n", mostName-2)+"-3.from-5.broker-1.json`", "the repair is of all partitions", "--last-copy",
+	inOrder(t, remedy, "> __"+strings.Repeat("n", mostName-2)+"-3.from-5.broker-1.json`", "the repair removes all that", "--last-copy",
 		"`chronikctl group reset`")
 	if strings.Contains(remedy, "chronikctl produce") {
 		t.Errorf("no client writes to an internal topic: %s", remedy)
