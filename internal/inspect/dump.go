@@ -54,14 +54,8 @@ func (o *DumpOptions) within(from, to int64) bool {
 func Dump(ctx context.Context, opt Options, o DumpOptions, emit func(*Item) error) error {
 	opt.FS = vfs.ReadOnly(opt.FS)
 	topics := map[[16]byte]string{}
-	for _, location := range opt.Locations {
-		for _, read := range []func(vfs.FS, string) (*checkpoint.State, error){storage.ReadState, storage.ReadCopy} {
-			if s, err := read(opt.FS, location.Path); err == nil { // run reports what cannot be read
-				for i := range s.Logs {
-					topics[s.Logs[i].ID.Topic] = s.Logs[i].Topic
-				}
-			}
-		}
+	if o.Replaced { // other directories have the names of their topics
+		topics = topicNames(opt)
 	}
 	for _, location := range opt.Locations {
 		location.Path = path.Clean(location.Path)
@@ -73,6 +67,22 @@ func Dump(ctx context.Context, opt Options, o DumpOptions, emit func(*Item) erro
 	return nil
 }
 
+// topicNames returns the names of the topics in the checkpoints of all directories. What cannot be
+// read is left out.
+func topicNames(opt Options) map[[16]byte]string {
+	names := map[[16]byte]string{}
+	for _, location := range opt.Locations {
+		for _, read := range []func(vfs.FS, string) (*checkpoint.State, error){storage.ReadCopy, storage.ReadState} {
+			if s, err := read(opt.FS, location.Path); err == nil {
+				for i := range s.Logs {
+					names[s.Logs[i].ID.Topic] = s.Logs[i].Topic
+				}
+			}
+		}
+	}
+	return names
+}
+
 type dumper struct {
 	ctx      context.Context
 	fs       vfs.FS
@@ -82,7 +92,7 @@ type dumper struct {
 	state    *checkpoint.State
 	file     string // the directory from which state was read
 	byID     map[storage.ID]*checkpoint.Log
-	topics   map[[16]byte]string // the names in the checkpoints of all directories
+	topics   map[[16]byte]string // with Replaced, the names in the checkpoints of all directories
 }
 
 func (d *dumper) run() error {

@@ -80,15 +80,22 @@ func TestAReplicaOfOtherBrokersIsRemoved(t *testing.T) {
 	}
 }
 
-// A replica is assigned again while its log is being removed. The new log comes after the old one
-// is gone, and the old one is not adopted.
-func TestAReplicaReturnsWhileItIsRemoved(t *testing.T) {
-	c, errs := newCluster(), errfs.New(vfs.Memory())
-	l := start(t, errs, c)
-	tp := c.shared(idA, self, 0)
+// leads returns a broker that leads a partition of two brokers, with records.
+func leads(t *testing.T) (c *cluster, errs *errfs.FS, l life, tp metadata.TopicPartition) {
+	t.Helper()
+	c, errs = newCluster(), errfs.New(vfs.Memory())
+	l = start(t, errs, c)
+	tp = c.shared(idA, self, 0)
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
 	must(t, begin(t, l.partition(t, idA, 0), AcksLeader, 3).wait(t))
+	return c, errs, l, tp
+}
+
+// A replica is assigned again while its log is being removed. The new log comes after the old one
+// is gone, and the old one is not adopted.
+func TestAReplicaReturnsWhileItIsRemoved(t *testing.T) {
+	c, errs, l, tp := leads(t)
 	stuck := hold(t, errs, errfs.Rename, "/d/a-0")
 	c.assign(t, tp, 2, 3)
 	must(t, c.show(t, l.Manager))
@@ -456,12 +463,7 @@ func TestAPlacementConcernsItsPartition(t *testing.T) {
 // tombstone stays until that log is gone: otherwise a start would find it and nothing would say
 // whose it is.
 func TestATombstoneOutlivesTheLogOfAReplicaThatLeft(t *testing.T) {
-	c, errs := newCluster(), errfs.New(vfs.Memory())
-	l := start(t, errs, c)
-	tp := c.shared(idA, self, 0)
-	must(t, c.apply(t, l.Manager))
-	must(t, c.apply(t, l.Manager))
-	must(t, begin(t, l.partition(t, idA, 0), AcksLeader, 1).wait(t))
+	c, errs, l, tp := leads(t)
 	fault := errs.Add(errfs.Rule{Ops: errfs.Rename | errfs.Write | errfs.Create, Path: "/d/checkpoint/*", Err: syscall.EIO})
 	c.assign(t, tp, 2)
 	must(t, c.show(t, l.Manager))

@@ -163,12 +163,16 @@ func (m *Manager) copied(specs []Spec) error {
 func (m *Manager) Delete(ids ...ID) error {
 	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]checkpoint.Log{}
 	m.mu.Lock()
-	ids, moving := m.unmoveLocked(ids)
+	ids, busy := m.unmoveLocked(ids)
+	named := map[*Log]bool{}
 	for _, id := range ids {
-		if l := m.logs[id]; l != nil {
+		if l := m.logs[id]; named[l] {
+			continue // an id may be given repeatedly
+		} else if l != nil {
+			named[l] = true
 			byDir[l.dir] = append(byDir[l.dir], l)
 		} else if d := m.deleting[id]; d != nil {
-			moving = errors.Join(moving, beingDeleted(d))
+			busy = errors.Join(busy, beingDeleted(d))
 		} else if d := m.begun[id]; d != nil {
 			byDir[d] = append(byDir[d], nil...)
 			begun[d] = append(begun[d], id)
@@ -180,7 +184,7 @@ func (m *Manager) Delete(ids ...ID) error {
 		}
 	}
 	m.mu.Unlock()
-	return errors.Join(moving, m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
+	return errors.Join(busy, m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
 		err := m.deleteIn(d, byDir[d]) // first: the directory must know what the next call no longer finds in m.logs
 		if len(left[d]) > 0 {
 			err = errors.Join(err, d.finishDeletion(left[d]))

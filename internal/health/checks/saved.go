@@ -70,7 +70,8 @@ func (f *Facts) saving(p *view.Log) saving {
 		s.before += fmt.Sprintf("; likewise for %s, which `chronikctl log verify` lists", text.Plural(more, "more range", "more ranges"))
 	}
 	s.before += "; the repair removes all that `chronikctl log verify` lists after the stop, in all partitions of the directory, so " +
-		"before it save the same way what others have of the rest of that; then, on the machine of " + health.BrokerSubject(f.Cluster.Self) + ", "
+		"before it save the same way what others have of the rest of that; then, on the machine of " +
+		health.BrokerSubject(f.Cluster.Self) + ", "
 	s.after = ", and when `chronikctl cluster health` shows all replicas in sync (if another one leads until then, follow its finding), " +
 		f.again(p, files) + "; leave out those of transactions that were aborted; they get new offsets"
 	switch {

@@ -351,7 +351,8 @@ func (f *Facts) former(p *view.Log) health.Finding {
 	if p.Leader < 0 {
 		x.Works = "the other partitions of the topic can be written and read"
 	}
-	x.Remedy = dump + " prints what can be read of what this broker's log lacks; produce again what consumers need and was not written again after a repair, then stop the broker, remove that directory, and start " +
+	x.Remedy = dump + " prints what can be read of what this broker's log lacks; produce again what consumers need and " +
+		"was not written again after a repair, then stop the broker, remove that directory, and start " +
 		"the broker (docs/replication.md, A damaged replica)"
 	return x
 }

@@ -74,7 +74,8 @@ func dump(a *app.App) *cobra.Command {
 	cli.AtLeast(int64(0)).Flag(f, &o.From, "from", "", 0, "only items with records at or after this offset")
 	f.Int64Var(&o.To, "to", 0, "only items that start before this offset; 0: no bound")
 	f.BoolVar(&o.Records, "records", false, "print each record")
-	f.BoolVar(&o.Replaced, "replaced", false, "only the segments of damaged logs that were replaced by copies; with --for-produce, the records there that the log lacks")
+	f.BoolVar(&o.Replaced, "replaced", false, "only the segments of damaged logs that were replaced by copies; "+
+		"with --for-produce, the records there that the log lacks")
 	f.BoolVar(&also, "and-replaced", false, "with --for-produce, also the records of replaced logs that the log lacks")
 	f.BoolVar(&produce, "for-produce", false, "print only the records of --topic, as produce --input json reads them")
 	return c
