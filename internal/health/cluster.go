@@ -319,6 +319,9 @@ func (a *received) report() *Report {
 	for i := range r.Brokers {
 		cut(maxName, &r.Brokers[i].Version, &r.Brokers[i].Phase)
 	}
+	if len(r.Places) > maxAbout || slices.ContainsFunc(r.Places, func(s string) bool { return len(s) > maxText }) {
+		r.Places = nil // some of them would name too little
+	}
 	return &r
 }
 

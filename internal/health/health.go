@@ -222,6 +222,9 @@ type Report struct {
 	Checks   []Examined `json:"checks"`
 	// Brokers are the other brokers of the cluster, by id; empty in a report without Add.
 	Brokers []Other `json:"brokers"`
+	// Places are the flags that name the broker's directories to chronikctl log; empty before it
+	// has opened them. Remedies of other brokers have commands with them.
+	Places []string `json:"places,omitempty"`
 	// Load is what the broker does; nil if it was not asked for, or serves no clients.
 	Load *Load `json:"load,omitempty"`
 }

@@ -32,6 +32,9 @@ type DumpOptions struct {
 	From, To int64
 	// Records selects the records of batches and frames.
 	Records bool
+	// Batches selects the content of batches, also of those in frames, and the gaps between the
+	// batches of a segment: offsets without records, as a compaction leaves them.
+	Batches bool
 	// Replaced selects the segments of logs that were replaced, and nothing else.
 	Replaced bool
 }
@@ -250,6 +253,9 @@ func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 	d.of(it, topic, f.Stream, f.PrevEnd, f.NextEnd)
 	err := d.emit(it)
 	for _, b := range inside {
+		if err == nil && d.o.Batches {
+			err = d.emit(d.batch(name, f.Pos, topic, f.Stream, b))
+		}
 		if err == nil && d.o.Records {
 			err = d.records(name, f.Pos, topic, f.Stream, b)
 		}
@@ -323,10 +329,11 @@ func (d *dumper) segments() error {
 		return err
 	}
 	for _, in := range infos {
-		topic, n, ok := d.logIn(in.Name)
+		topic, id, ok := d.logIn(in.Name)
 		if !in.Dir || !ok {
 			continue
 		}
+		n := id.Partition
 		if name := path.Join(d.location.Path, in.Name); d.o.Replaced && topic == "" && d.o.Topic != "" && d.o.wants(d.o.Topic, n) {
 			err := d.emit(&Item{What: "damage", File: name,
 				Damage: "it may be of this topic: no checkpoint of these directories names its topic; give all log directories"})
@@ -337,28 +344,35 @@ func (d *dumper) segments() error {
 		if !d.o.wants(topic, n) {
 			continue
 		}
-		if err := d.partition(topic, n, path.Join(d.location.Path, in.Name)); err != nil {
+		if err := d.partition(topic, id, path.Join(d.location.Path, in.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// logIn returns the log to which the directory with a name belongs.
-func (d *dumper) logIn(name string) (topic string, n int32, ok bool) {
+// logIn returns the log to which the directory with a name belongs. Its topic id is zero if the
+// checkpoint has none of that name.
+func (d *dumper) logIn(name string) (topic string, id storage.ID, ok bool) {
 	if d.o.Replaced {
 		id, _, ok := storage.ReplacedID(name)
-		return d.topics[id.Topic], id.Partition, ok
+		return d.topics[id.Topic], id, ok
 	}
 	dash := strings.LastIndexByte(name, '-')
 	if dash < 1 {
-		return "", 0, false
+		return "", id, false
 	}
 	p, err := strconv.ParseInt(name[dash+1:], 10, 32)
-	return name[:dash], int32(p), err == nil
+	topic, id.Partition = name[:dash], int32(p)
+	for of, l := range d.byID {
+		if l.Topic == topic && of.Partition == id.Partition {
+			id = of
+		}
+	}
+	return topic, id, err == nil
 }
 
-func (d *dumper) partition(topic string, n int32, dir string) error {
+func (d *dumper) partition(topic string, id storage.ID, dir string) error {
 	infos, err := d.fs.List(dir)
 	if err != nil {
 		return err
@@ -378,32 +392,34 @@ func (d *dumper) partition(topic string, n int32, dir string) error {
 		if next <= d.o.From {
 			continue
 		}
-		if err := d.segment(topic, n, dir, in, base, next); err != nil {
+		if err := d.segment(topic, id, dir, in, base, next); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *dumper) segment(topic string, n int32, dir string, in vfs.Info, base, next int64) error {
-	name, id := path.Join(dir, in.Name), storage.ID{Partition: n}
+func (d *dumper) segment(topic string, id storage.ID, dir string, in vfs.Info, base, next int64) error {
+	name := path.Join(dir, in.Name)
 	it := &Item{What: "segment", File: name, Bytes: in.Size}
 	d.of(it, topic, id, base, base)
 	it.Next = nil
 	if err := d.emit(it); err != nil {
 		return err
 	}
+	end, gaps := base, []*Item(nil)
 	x, err := segment.Check(d.fs, dir, base, segment.Facts{Size: in.Size, End: next}, false, func(pos int64, b record.Batch) error {
-		if !d.o.within(b.BaseOffset(), b.LastOffset()+1) {
+		from := end
+		end = b.LastOffset() + 1
+		if from < b.BaseOffset() && d.o.Batches && d.o.within(from, b.BaseOffset()) {
+			gap := &Item{What: "gap", File: name, Position: pos, Batch: &ItemBatch{Epoch: b.LeaderEpoch()}}
+			d.of(gap, topic, id, from, b.BaseOffset())
+			gaps = append(gaps, gap)
+		}
+		if !d.o.within(b.BaseOffset(), end) {
 			return d.ctx.Err()
 		}
-		it := &Item{What: "batch", File: name, Position: pos, Bytes: int64(len(b)), Batch: &ItemBatch{
-			Records: b.Records(), Epoch: b.LeaderEpoch(), MaxTimestamp: b.MaxTimestamp(), Codec: b.Codec().String(),
-			Producer:   b.ProducerID(),
-			ProducerEp: b.ProducerEpoch(), Sequence: b.BaseSequence(), Control: b.Control(), Txn: b.Transactional(),
-		}}
-		d.of(it, topic, id, b.BaseOffset(), b.LastOffset()+1)
-		err := d.emit(it)
+		err := d.emit(d.batch(name, pos, topic, id, b))
 		if err == nil && d.o.Records {
 			err = d.records(name, pos, topic, id, b)
 		}
@@ -412,8 +428,13 @@ func (d *dumper) segment(topic string, n int32, dir string, in vfs.Info, base, n
 		}
 		return err
 	})
+	for _, gap := range gaps { // damage is none
+		if err == nil && !slices.ContainsFunc(x.Flaws, func(f segment.Flaw) bool { return f.From < *gap.Next && *gap.Offset < f.To }) {
+			err = d.emit(gap)
+		}
+	}
 	for _, f := range x.Flaws {
-		if err == nil {
+		if err == nil && d.o.within(f.From, f.To) {
 			it := &Item{What: "damage", File: name, Position: f.Pos, Bytes: f.Size, Damage: "not a valid batch"}
 			if f.Numbering {
 				it.Damage = fmt.Sprintf("the batch has offset %d", f.Base)
@@ -427,6 +448,20 @@ func (d *dumper) segment(topic string, n int32, dir string, in vfs.Info, base, n
 		return err
 	}
 	return d.aborted(topic, id, path.Join(dir, segment.Name(base)+segment.AbortedSuffix))
+}
+
+// batch returns the item of a batch.
+func (d *dumper) batch(name string, pos int64, topic string, id storage.ID, b record.Batch) *Item {
+	it := &Item{What: "batch", File: name, Position: pos, Bytes: int64(len(b)), Batch: &ItemBatch{
+		Records: b.Records(), Epoch: b.LeaderEpoch(), MaxTimestamp: b.MaxTimestamp(), Codec: b.Codec().String(),
+		Producer:   b.ProducerID(),
+		ProducerEp: b.ProducerEpoch(), Sequence: b.BaseSequence(), Control: b.Control(), Txn: b.Transactional(),
+	}}
+	if d.o.Batches {
+		it.Batch.Content = b
+	}
+	d.of(it, topic, id, b.BaseOffset(), b.LastOffset()+1)
+	return it
 }
 
 // aborted shows a segment's index of aborted transactions, if it has one.

@@ -7,7 +7,7 @@ import (
 
 // Item is one element of a dump. What determines which other fields are set.
 type Item struct {
-	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, aborted, damage
+	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, aborted, gap, damage
 	File string `json:"file,omitempty"`
 	// Position is the offset in the file, Bytes the size.
 	Position int64 `json:"position"`
@@ -96,7 +96,8 @@ type ItemFrame struct {
 	Records int    `json:"records"`
 }
 
-// ItemBatch describes a record batch.
+// ItemBatch describes a record batch. Of a gap, it has only the leader epoch, which is that of the
+// batch after it.
 type ItemBatch struct {
 	Records      int32  `json:"records"`
 	Epoch        int32  `json:"leaderEpoch"`
@@ -107,6 +108,7 @@ type ItemBatch struct {
 	Sequence     int32  `json:"baseSequence"`
 	Control      bool   `json:"control,omitempty"`
 	Txn          bool   `json:"transactional,omitempty"`
+	Content      []byte `json:"content,omitempty"` // the batch itself, with DumpOptions.Batches
 }
 
 // ItemRecord describes a record. Key and value are quoted as in Go if they are not plain text.

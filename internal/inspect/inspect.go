@@ -33,6 +33,9 @@ type Options struct {
 	LastCopy bool
 	// LastCopyCommand is the command that repairs with LastCopy, for messages; it may be empty.
 	LastCopyCommand string
+	// Restore has batches of other replicas, which a repair writes where the logs lack them; it may
+	// be nil.
+	Restore *Donor
 	// Node is the node.id of the broker, for partitions of which only the logs are left.
 	Node int32
 	// Progress is called with the number of bytes read since the last call; it may be nil. Size

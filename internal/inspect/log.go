@@ -1,9 +1,11 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"strings"
 	"time"
@@ -45,6 +47,9 @@ type log struct {
 	gone           map[int64]bool           // listed segments that are missing
 	cut            map[int64]int64          // listed segments that are too short, and their valid sizes
 	ends           map[int64]Loss           // losses of the missing and the short segments
+	restored       map[int64][]donated      // batches that a repair writes to listed segments, in the order of their offsets
+	left           map[int64][]Loss         // of the flaws, what these lack
+	made           map[int64]bool           // listed segments whose missing part is among them
 	flaws          map[int64][]segment.Flaw // listed segments that must be rewritten
 	recovered      []string                 // quarantine files that the log can replay, in the order of their offsets
 	firsts         []int64                  // the first offsets of these
@@ -77,12 +82,36 @@ func (l *log) lose(f *Finding, from, to int64) {
 	l.lost = append(l.lost, l.loss(from, to))
 }
 
+// lack adds what a listed segment loses of [from, to): all but the batches that a repair restores.
+func (l *log) lack(f *Finding, base, from, to int64) {
+	pieces, missing := l.dir.opt.Restore.fit(l, from, to)
+	l.restored[base] = append(l.restored[base], pieces...)
+	n := len(f.Lost)
+	for _, m := range missing {
+		l.lose(f, m.from, m.next)
+	}
+	l.left[base] = append(l.left[base], f.Lost[n:]...)
+}
+
+// makes reports whether a repair can write some of the missing part [from, to) of a listed segment,
+// which begins at pos, again, and plans it.
+func (l *log) makes(f *Finding, e checkpoint.Extent, pos, from, to int64) bool {
+	if pieces, _ := l.dir.opt.Restore.fit(l, from, to); len(pieces) == 0 {
+		return false
+	}
+	l.made[e.Base] = true
+	l.flaws[e.Base] = append(l.flaws[e.Base], segment.Flaw{Pos: pos, Size: e.Size - pos, From: from, To: to})
+	l.lack(f, e.Base, from, to)
+	return true
+}
+
 // read reads the log's directory and checks its contents.
 func (l *log) read() error {
 	if l.st.Deleted {
 		return nil
 	}
 	l.gone, l.cut, l.flaws, l.ends = map[int64]bool{}, map[int64]int64{}, map[int64][]segment.Flaw{}, map[int64]Loss{}
+	l.restored, l.left, l.made = map[int64][]donated{}, map[int64][]Loss{}, map[int64]bool{}
 	if l.st.Offline != "" {
 		l.dir.find(LogOffline, l, l.path, -1, "%s", l.st.Offline)
 	}
@@ -90,7 +119,7 @@ func (l *log) read() error {
 		l.reset = true
 		l.dir.find(ProducersDamaged, l, l.dir.path(storage.CheckpointDir), -1, "%v", err)
 	}
-	if err := l.list(); err != nil || l.absent || l.unlistable {
+	if err := l.list(); err != nil || l.emptied() || l.unlistable {
 		return err
 	}
 	if err := l.identity(); err != nil {
@@ -101,7 +130,58 @@ func (l *log) read() error {
 			return err
 		}
 	}
+	if l.reset {
+		now := time.Now()
+		add := func(b record.Batch) error { l.rebuilt.Add(b, now); return nil }
+		for i := range l.st.Segments {
+			if err := l.walk(i, add); err != nil {
+				return err
+			}
+		}
+	}
 	return l.readQuarantine()
+}
+
+// emptied reports whether a repair leaves no segment of a log whose directory is missing.
+func (l *log) emptied() bool { return l.absent && l.files == nil }
+
+// walk calls fn for the batches of a listed segment that are valid or that a repair restores, in
+// the order of their offsets. What cannot be read is left out: there is a finding of it.
+func (l *log) walk(i int, fn func(record.Batch) error) error {
+	e, next := l.st.Segments[i], l.st.Offset
+	if i+1 < len(l.st.Segments) {
+		next = l.st.Segments[i+1].Base
+	}
+	pieces := l.restored[e.Base]
+	below := func(offset int64) error {
+		for len(pieces) > 0 && pieces[0].first < offset {
+			b, err := l.dir.opt.Restore.read(pieces[0])
+			if err := cmp.Or(err, l.dir.ctx.Err()); err != nil {
+				return err
+			}
+			if err := fn(b); err != nil {
+				return err
+			}
+			pieces = pieces[1:]
+		}
+		return nil
+	}
+	if size, ok := l.files[e.Base]; ok {
+		facts := segment.Facts{Size: min(size, e.Size), End: next}
+		var stop error
+		_, err := segment.Check(l.dir.fs, l.path, e.Base, facts, l.swapWaiting && e.Base == l.st.Swap,
+			func(_ int64, b record.Batch) error {
+				stop = cmp.Or(l.dir.ctx.Err(), below(b.BaseOffset()))
+				if stop == nil {
+					stop = fn(b)
+				}
+				return stop
+			})
+		if stop != nil || access(err) {
+			return err
+		}
+	}
+	return below(math.MaxInt64)
 }
 
 // unreadable turns an error of the system into a finding. It returns only errors of access, which
@@ -124,8 +204,12 @@ func (l *log) list() error {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		l.absent = true
-		f := d.find(PartitionMissing, l, l.path, -1, "the directory is missing; its segments held offsets %d to %d", l.st.Start,
+		f := l.dir.find(PartitionMissing, l, l.path, -1, "the directory is missing; its segments held offsets %d to %d", l.st.Start,
 			l.st.Offset)
+		if d.opt.Restore.has(l.st.ID) { // its segments are missing one by one, then
+			l.files = map[int64]int64{}
+			return nil
+		}
 		l.lose(f, l.st.Start, l.st.Offset)
 		return l.readQuarantine()
 	}
@@ -209,6 +293,7 @@ func (l *log) identity() error {
 	name := path.Join(l.path, storage.PartitionFile)
 	_, err := l.dir.fs.Stat(name)
 	switch {
+	case l.absent: // it is made with the directory
 	case errors.Is(err, fs.ErrNotExist):
 		l.partFile = true
 		l.dir.find(PartitionIDMissing, l, name, -1, "the file is missing")
@@ -231,8 +316,11 @@ func (l *log) segment(i int) error {
 	}
 	name, waits := l.segmentPath(e.Base), l.swapWaiting && e.Base == l.st.Swap
 	if !there {
-		l.gone[e.Base] = true
 		f := l.dir.find(SegmentMissing, l, name, -1, "%d bytes with the offsets in [%d, %d) are missing", e.Size, e.Base, next)
+		if l.makes(f, e, 0, e.Base, next) {
+			return nil
+		}
+		l.gone[e.Base] = true
 		l.lose(f, e.Base, next)
 		l.ends[e.Base] = l.loss(max(e.Base, l.st.Start), next)
 		return nil
@@ -251,9 +339,6 @@ func (l *log) segment(i int) error {
 		l.batches++
 		l.bytes += int64(len(b))
 		l.dir.opt.Progress(int64(len(b)))
-		if l.reset {
-			l.rebuilt.Add(b, time.Now())
-		}
 		return l.dir.ctx.Err()
 	})
 	if err != nil {
@@ -265,10 +350,13 @@ func (l *log) segment(i int) error {
 		if n := len(x.Flaws); n > 0 && x.Flaws[n-1].Pos >= end && !x.Flaws[n-1].Numbering {
 			x.Flaws = x.Flaws[:n-1]
 		}
-		l.cut[e.Base] = end
+		from := max(x.Next, e.Base)
 		f := l.dir.find(SegmentShort, l, name, size, "the file has %d of %d bytes; its last whole batch ends at %d", size, e.Size, end)
-		l.lose(f, max(x.Next, e.Base), next)
-		l.ends[e.Base] = l.loss(max(x.Next, e.Base, l.st.Start), next)
+		if !l.makes(f, e, end, from, next) {
+			l.cut[e.Base] = end
+			l.lose(f, from, next)
+			l.ends[e.Base] = l.loss(max(from, l.st.Start), next)
+		}
 	}
 	for _, w := range x.Flaws {
 		l.flaw(name, e.Base, w)
@@ -307,12 +395,12 @@ func (l *log) flaw(name string, base int64, w segment.Flaw) {
 	}
 	if !w.Numbering {
 		f := l.dir.find(BatchDamaged, l, name, w.Pos, "%d bytes are not a valid record batch", w.Size)
-		l.lose(f, w.From, w.To)
+		l.lack(f, base, w.From, w.To)
 		return
 	}
 	f := l.dir.find(BatchOffset, l, name, w.Pos, "the batch has offset %d, but lies between %d and %d", w.Base, w.From, w.To)
 	if !w.Renumbers() {
-		l.lose(f, w.From, w.To)
+		l.lack(f, base, w.From, w.To)
 	}
 }
 

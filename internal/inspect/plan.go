@@ -183,7 +183,10 @@ func (l *log) acts() []Act {
 		add("make the log again from the quarantined frames", loses, l.recovered...)
 		return list
 	}
-	if l.absent {
+	if l.absent && !l.emptied() {
+		add("create the directory", nil, l.path)
+	}
+	if l.emptied() {
 		add("create the directory; the partition begins at its known end", []Loss{l.loss(l.st.Start, l.st.Offset)}, l.path)
 	}
 	if l.partFile {
@@ -211,10 +214,10 @@ func (l *log) acts() []Act {
 		if _, short := l.cut[base]; l.gone[base] {
 			continue
 		} else if short {
-			add(fmt.Sprintf("rewrite segment %d: %s", base, l.describe(base)), l.flawLoss(base))
+			add(fmt.Sprintf("rewrite segment %d: %s", base, l.describe(base)), l.left[base])
 			continue
 		}
-		add(fmt.Sprintf("rewrite segment %d: %s", base, l.describe(base)), l.flawLoss(base), l.segmentFiles(base)...)
+		add(fmt.Sprintf("rewrite segment %d: %s", base, l.describe(base)), l.left[base], l.segmentFiles(base)...)
 	}
 	return list
 }
@@ -231,6 +234,10 @@ func (l *log) segmentFiles(base int64) (names []string) {
 
 func (l *log) describe(base int64) string {
 	out, numbered, epochs, records, unsure := 0, 0, 0, 0, false
+	restored := restoredText(l.restored[base])
+	if l.made[base] && len(l.left[base]) == 0 && len(l.flaws[base]) == 1 {
+		return restored
+	}
 	for _, f := range l.flaws[base] {
 		switch {
 		case f.WrongEpoch:
@@ -249,18 +256,23 @@ func (l *log) describe(base int64) string {
 	case out > 0:
 		held = ", not all with a readable header"
 	}
-	return fmt.Sprintf("%s left out%s, %d batches renumbered, %d with a corrected leader epoch", text.Plural(out, "stretch", "stretches"),
-		held, numbered, epochs)
+	if restored != "" {
+		restored = "; " + restored
+	}
+	return fmt.Sprintf("%s left out%s, %d batches renumbered, %d with a corrected leader epoch%s", text.Plural(out, "stretch", "stretches"),
+		held, numbered, epochs, restored)
 }
 
-// flawLoss returns the losses of leaving out the flaws of a segment.
-func (l *log) flawLoss(base int64) (list []Loss) {
-	for _, f := range l.flaws[base] {
-		if from := max(f.From, l.st.Start); !f.Mends() && from < f.To {
-			list = append(list, l.loss(from, f.To))
-		}
+// restoredText says what a repair restores of a segment; "" if nothing.
+func restoredText(pieces []donated) string {
+	if len(pieces) == 0 {
+		return ""
 	}
-	return list
+	n := int64(0)
+	for _, p := range pieces {
+		n += p.next - p.first
+	}
+	return fmt.Sprintf("%s with %s restored", text.Count(len(pieces), "batch"), text.Count(int(n), "offset"))
 }
 
 // lostIn returns the loss of the missing part of a segment, without that of its flaws.

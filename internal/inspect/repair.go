@@ -154,16 +154,47 @@ func (r *Inspection) only() (names []string) {
 // elsewhere reports whether another broker than that of the directory has all records of a
 // partition.
 func (r *Inspection) elsewhere(d *dir, p *metadata.Partition) bool {
-	self, known := int32(0), false
-	for _, b := range r.cluster.Brokers() {
-		if _, has := b.Dir(d.state.Dir); has {
-			self, known = b.ID, true
-		}
-	}
+	others, known := r.others(d, p)
 	if !known {
 		return len(p.Replicas) > 1
 	}
-	return slices.ContainsFunc(p.Replicas, func(id int32) bool { return id != self && p.Counts(id) })
+	return slices.ContainsFunc(others, p.Counts)
+}
+
+// others returns the brokers with replicas of a partition without that of the directory, and
+// whether the metadata show which one that is.
+func (r *Inspection) others(d *dir, p *metadata.Partition) (list []int32, known bool) {
+	for _, b := range r.cluster.Brokers() {
+		if _, has := b.Dir(d.state.Dir); has {
+			return slices.DeleteFunc(slices.Clone(p.Replicas), func(id int32) bool { return id == b.ID }), true
+		}
+	}
+	return p.Replicas, false
+}
+
+// Elsewhere is a loss of the plan of which other brokers may have records. Brokers is empty if the
+// metadata of the cluster cannot be read.
+type Elsewhere struct {
+	Loss
+	Brokers []int32
+}
+
+// Elsewhere returns the losses of the plan of which other brokers may have records.
+func (r *Inspection) Elsewhere() (list []Elsewhere) {
+	for _, a := range r.Plan().Acts {
+		for _, x := range a.Loses {
+			if !r.replicated(a.Dir, x.Topic, x.Partition) {
+				continue
+			}
+			e := Elsewhere{Loss: x}
+			i := slices.IndexFunc(r.dirs, func(d *dir) bool { return d.location.Path == a.Dir })
+			if r.cluster != nil && i >= 0 && r.dirs[i].state != nil {
+				e.Brokers, _ = r.others(r.dirs[i], r.cluster.Topic(x.Topic).Partitions.At(x.Partition))
+			}
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 // replicated reports whether other brokers have replicas of a partition, as far as the metadata of
@@ -368,7 +399,7 @@ func (m *apply) commit() error {
 
 // segments lists the remaining segments of a log. It reports whether the list has changed.
 func (m *apply) segments(l *log, s *checkpoint.Log) bool {
-	if l.absent {
+	if l.emptied() {
 		s.Segments, s.Start, s.Swapping = nil, s.Offset, false
 		return true
 	}

@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // rewrite rewrites the segments with flaws. It rewrites one segment of each log at a time, because
@@ -115,6 +118,9 @@ func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 	if err := m.fs.SyncDir(l.path); err != nil {
 		return err
 	}
+	if l.made[base] { // its index may be missing, too
+		s.Segments[i].Aborted = unknown
+	}
 	s.Segments[i].Size, s.Swapping, s.Swap = fresh.Size(), true, base
 	return nil
 }
@@ -122,13 +128,16 @@ func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 // copyStep is the number of bytes that are copied at a time.
 const copyStep = 1 << 20
 
-// copy copies the ranges between the flaws, and the changed ranges.
+// copy copies the ranges between the flaws and the changed ranges, and writes what is restored.
 func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
-	f, err := m.fs.Open(l.segmentPath(base))
-	if err != nil {
-		return err
+	var f vfs.File
+	if _, there := l.files[base]; there {
+		var err error
+		if f, err = m.fs.Open(l.segmentPath(base)); err != nil {
+			return err
+		}
+		defer f.Close() //nolint:errcheck // it was only read
 	}
-	defer f.Close() //nolint:errcheck // it was only read
 	put := func(from, end int64, change func([]byte)) error {
 		for from < end {
 			n := end - from
@@ -163,7 +172,7 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 			if err := put(x.Pos, x.Pos+x.Size, func(b []byte) { x.Mend(b) }); err != nil {
 				return err
 			}
-		} else if err := l.putAborts(to, x.From, x.To); err != nil {
+		} else if err := l.putLost(to, base, x.From, x.To); err != nil {
 			return err
 		}
 		at = x.Pos + x.Size
@@ -171,13 +180,25 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 	return put(at, size, nil)
 }
 
-// putAborts appends the abort markers that replace the batches in [from, end).
-func (l *log) putAborts(to *segment.Segment, from, end int64) error {
+// putLost appends the restored batches in [from, end), and the abort markers that replace others,
+// in the order of their offsets.
+func (l *log) putLost(to *segment.Segment, base, from, end int64) error {
+	batches := map[int64]func() (record.Batch, error){}
+	for _, p := range l.restored[base] {
+		batches[p.first] = func() (record.Batch, error) { return l.dir.opt.Restore.read(p) }
+	}
 	for _, a := range l.aborts {
-		if a.at < from || a.at >= end {
+		batches[a.at] = func() (record.Batch, error) { return a.batch(l.st.Epochs.At(a.at)), nil }
+	}
+	for _, at := range slices.Sorted(maps.Keys(batches)) {
+		if at < from || at >= end {
 			continue
 		}
-		if err := to.Append([][]byte{a.batch(l.st.Epochs.At(a.at))}, math.MaxInt); err != nil {
+		b, err := batches[at]()
+		if err != nil {
+			return err
+		}
+		if err := to.Append([][]byte{b}, math.MaxInt); err != nil {
 			return err
 		}
 	}

@@ -69,22 +69,8 @@ func (f *tornFinder) add(l *log, b record.Batch, lost []Loss) {
 
 // findTorn adds the batches of the segments of a log that has lost records.
 func (l *log) findTorn(f *tornFinder, lost []Loss) error {
-	for i, e := range l.st.Segments {
-		size, ok := l.files[e.Base]
-		if !ok {
-			continue
-		}
-		next := l.st.Offset
-		if i+1 < len(l.st.Segments) {
-			next = l.st.Segments[i+1].Base
-		}
-		facts := segment.Facts{Size: min(size, e.Size), End: next}
-		_, err := segment.Check(l.dir.fs, l.path, e.Base, facts, l.swapWaiting && e.Base == l.st.Swap,
-			func(_ int64, b record.Batch) error {
-				f.add(l, b, lost)
-				return l.dir.ctx.Err()
-			})
-		if access(err) {
+	for i := range l.st.Segments {
+		if err := l.walk(i, func(b record.Batch) error { f.add(l, b, lost); return nil }); err != nil {
 			return err
 		}
 	}

@@ -218,32 +218,6 @@ func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 	}
 }
 
-func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
-	const alone = "log repair --dir /srv/d --backup /srv/d/before-repair`"
-	const config = "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d/before-repair`"
-	for _, c := range []struct {
-		logs  string
-		apart bool
-		want  string
-	}{
-		{"/srv/d/logs", false, alone},
-		{"d/logs", false, alone},
-		{"/srv/d/logs", true, config},
-		{"/disk", false, config},
-		{"/srv/d", false, "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"},
-	} {
-		f := Facts{
-			Dirs:     []view.Dir{{Path: c.logs, JournalApart: c.apart}},
-			Lost:     []Lost{{Role: RoleMetadata, Path: "/srv/d/metadata", Why: "it was removed"}},
-			Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
-		}
-		findings, _ := examined(t, Checks(), &f)
-		if len(findings) != 1 || !strings.Contains(findings[0].Remedy, c.want) {
-			t.Errorf("%+v: %+v, want a remedy with %s", c, findings, c.want)
-		}
-	}
-}
-
 // A remedy suits all damage that a finding reports, not only the first range.
 func TestARemedyForSeveralDamages(t *testing.T) {
 	p := view.Log{Topic: "t", Partition: 3, Dir: "/d", Damages: []view.Damage{{From: 5, Next: 7, Where: "/d/t-3/x.log"}}}

@@ -3,6 +3,7 @@ package checks
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -118,8 +119,12 @@ func (f *Facts) restore(list []Lost) string {
 		for _, l := range list {
 			all = append(all, l.Path)
 		}
+		more := []string{"--backup", f.backup("")}
+		if f.Cluster != nil && f.Cluster.Self != 1 { // the replicas of metadata that are built from the logs are this broker's
+			more = append([]string{"--node-id", strconv.Itoa(int(f.Cluster.Self))}, more...)
+		}
 		return "stop producers; as the broker's user run " + health.Command(all...) + "; stop the broker, run " +
-			logCommand("repair", f.whole(), "--backup", f.backup("")) + ", then start the broker"
+			logCommand("repair", f.whole(), more...) + ", then start the broker"
 	}
 	var away []string // log directories that the broker would not start with: what it wrote last is there
 	for _, l := range list {
@@ -168,18 +173,6 @@ func (f *Facts) free(logs string) string {
 		}
 	}
 	return logs + ".away"
-}
-
-// whole returns the flags that name all directories of the broker to chronikctl log: a repair
-// treats a directory that is not named as lost.
-func (f *Facts) whole() []string {
-	logs := path.Join(f.Settings.DataDir, "logs")
-	for _, d := range f.Dirs {
-		if f.absolute(d.Path) != logs || d.JournalApart {
-			return []string{"--config", unitConfig}
-		}
-	}
-	return []string{"--dir", f.Settings.DataDir}
 }
 
 // absolute returns a path for a remedy, whose commands run in another working directory than the

@@ -116,6 +116,7 @@ type found struct {
 	apart string
 	// revision is that of the metadata in the facts, 0 for none.
 	revision int64
+	places   []string // as in the report
 }
 
 // Start returns the Monitor of a broker that is starting. The checks run at once and then every few
@@ -346,7 +347,7 @@ func (m *Monitor) Own() *health.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := &health.Report{Broker: m.o.Broker, Version: m.o.Version, At: time.Now().UTC(), Ready: true, Phase: m.phase, Progress: []string{},
-		Findings: []health.Finding{}, Checks: m.found.examined, Brokers: []health.Other{}}
+		Findings: []health.Finding{}, Checks: m.found.examined, Brokers: []health.Other{}, Places: m.found.places}
 	for _, part := range slices.Sorted(maps.Keys(m.progress)) {
 		r.Progress = append(r.Progress, part+": "+m.progress[part])
 	}
@@ -535,7 +536,7 @@ func (m *Monitor) examine() {
 		findings[i].Since = logged[i].Since
 	}
 	m.mu.Lock()
-	m.found = found{f.Now, findings, examined, brokers, f.apart(m.o.Broker), f.revision()}
+	m.found = found{f.Now, findings, examined, brokers, f.apart(m.o.Broker), f.revision(), f.places()}
 	m.mu.Unlock()
 	m.Own() // notifies Options.Ready
 	m.rested = time.Now()

@@ -30,38 +30,30 @@ func damageOf(t *testing.T, f *Facts, p *view.Log) health.Finding {
 }
 
 // A repair as the last copy makes the other replicas copy what it leaves. What they have of the
-// damaged offsets is saved first, and written again afterwards.
+// damaged offsets is saved first, and restored by the repair.
 func TestARepairLosesNothingThatAnotherReplicaHas(t *testing.T) {
 	f, p := twice()
-	const produce = "`chronikctl produce t --input json --same-partition --file t-3.from-5.broker-2.json`"
-	inOrder(t, damageOf(t, f, p).Remedy, "`chronikctl log dump --config /etc/chronik/chronikd.yaml --topic t --partition 3 --from 5 --to 7 "+
-		"--for-produce --and-replaced > t-3.from-5.broker-2.json`", "stop the broker", " --last-copy`", "start the broker",
-		"`chronikctl consume t -p 3 --from 5 --until 7`", produce)
-	other := health.OfLog("t-3")
-	other.Check, other.About.Dir = checkOfDamage, "/d2"
-	f.Others = []Other{{Heard: health.Heard{Broker: 2, Report: &health.Report{Findings: []health.Finding{other}}}}}
+	inOrder(t, damageOf(t, f, p).Remedy, "`chronikctl log dump --dir DIRECTORY --topic t --partition 3 --from 5 --to 7 "+
+		"--for-repair >> t-3.broker-2.json`", "machine of broker 3", "stop the broker",
+		" --last-copy --restore t-3.broker-2.json --dry-run`", " --last-copy --restore t-3.broker-2.json`", "start the broker")
+	f.Others = []Other{{Heard: health.Heard{Broker: 2, Report: &health.Report{Places: []string{"--dir", "/d2", "--dir", "/e2"}}}}}
 	inOrder(t, damageOf(t, f, p).Remedy,
-		"on the machine of broker 2, in a new directory, run `chronikctl log dump --dir /d2 --topic t", " --last-copy`")
+		"on the machine of broker 2, in a new directory, run `chronikctl log dump --dir /d2 --dir /e2 --topic t", " --last-copy ")
 	for range 4 {
 		p.Damages = append(p.Damages, view.Damage{From: 9, Next: 10})
 	}
-	p.Replicas, p.CleanupPolicy = []int32{1, 2, 3}, "compact"
+	p.Replicas = []int32{1, 2, 3}
 	inOrder(t, damageOf(t, f, p).Remedy, "broker 1, in a new directory, run", "broker 2, in a new directory, run",
-		"likewise for 2 more ranges", "--last-copy", "likewise from the other files", "newer records")
-	p.Topic, p.Internal = "__"+strings.Repeat("n", 200), true
-	remedy := damageOf(t, f, p).Remedy
-	inOrder(t, remedy, "> __"+strings.Repeat("n", mostName-2)+"-3.from-5.broker-1.json`", "the repair removes all that", "--last-copy",
-		"`chronikctl group reset`")
-	if strings.Contains(remedy, "chronikctl produce") {
-		t.Errorf("no client writes to an internal topic: %s", remedy)
-	}
-	p.Topic, p.Internal = "t", false
+		"2 more ranges follow", "--restore t-3.broker-1.json --restore t-3.broker-2.json --dry-run`")
+	p.Topic = strings.Repeat("n", 200)
+	inOrder(t, damageOf(t, f, p).Remedy, ">> "+strings.Repeat("n", mostName)+"-3.broker-1.json`", "--last-copy")
+	p.Topic = "t"
 	p.Damages, p.Offline, p.Error = nil, true, "short"
 	f.Partitions, f.Serving = []view.Log{*p}, true
 	findings, _ := examined(t, Checks(), f)
-	inOrder(t, findings[0].Remedy, "--for-produce --and-replaced > t-3.broker-2.json`", " --last-copy`", "whose offsets the repair lost")
+	inOrder(t, findings[0].Remedy, "--partition 3 --for-repair >> t-3.broker-2.json`", " --last-copy ")
 	p.Replicated, p.Replicas = false, []int32{3}
-	if got := f.repair(p); strings.Contains(got, "log dump") {
+	if got := f.repair(p); strings.Contains(got, "log dump") || strings.Contains(got, "--restore") || !strings.Contains(got, "log verify") {
 		t.Errorf("no other broker has it: %s", got)
 	}
 }
@@ -79,18 +71,12 @@ func inOrder(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// The other replica does not send the operator back to a finding that waits for it, and names its
-// directory to the leader, unless its journal is elsewhere.
+// The other replica does not send the operator back to a finding that waits for it.
 func TestADamagedReplicaSendsToItsLeader(t *testing.T) {
 	f, p := twice()
 	p.Renews, p.Leader, f.Cluster.Self = true, 2, 3
-	x := damageOf(t, f, p)
-	if !strings.Contains(x.Remedy, "follow the finding of broker 2, its leader") || x.About.Dir != "/d3" || x.Stops {
+	if x := damageOf(t, f, p); !strings.Contains(x.Remedy, "follow the finding of broker 2, its leader") || x.Stops {
 		t.Errorf("%+v", x)
-	}
-	f.Dirs = []view.Dir{{Path: "/d3", JournalApart: true}}
-	if x = damageOf(t, f, p); x.About.Dir != "" {
-		t.Errorf("%+v", x.About)
 	}
 }
 
@@ -132,5 +118,43 @@ func TestRemovedFilesMayBeThoseOfAllReplicas(t *testing.T) {
 	findings, _ := examined(t, Checks(), &Facts{Partitions: []view.Log{{Topic: "t", Missing: "x was removed", Elsewhere: true}}})
 	if len(findings) != 1 || !strings.Contains(findings[0].Works, "unless their files were removed, too") {
 		t.Errorf("%+v", findings)
+	}
+}
+
+func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
+	const alone = "log repair --dir /srv/d --backup /srv/d/before-repair`"
+	for _, c := range []struct {
+		logs  string
+		apart bool
+		want  string
+	}{
+		{"/srv/d/logs", false, alone},
+		{"d/logs", false, alone},
+		{"/srv/d/logs", true, "log repair --dir /srv/d --journal /ssd/j --backup /srv/d/before-repair`"},
+		{"/disk", false, "log repair --dir /srv/d --dir /disk --backup /srv/d/before-repair`"},
+		{"/disk", true, "log repair --dir /srv/d --dir /disk --journal /ssd/j --backup /srv/d/before-repair`"},
+		{"/srv/d", false, "log repair --dir /srv/d --backup /srv/d.before-repair`"},
+	} {
+		f := Facts{
+			Dirs:     []view.Dir{{Path: c.logs, Journal: "/ssd/j", JournalApart: c.apart}},
+			Lost:     []Lost{{Role: RoleMetadata, Path: "/srv/d/metadata", Why: "it was removed"}},
+			Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"},
+		}
+		findings, _ := examined(t, Checks(), &f)
+		if len(findings) != 1 || !strings.Contains(findings[0].Remedy, c.want) {
+			t.Errorf("%+v: %+v, want a remedy with %s", c, findings, c.want)
+		}
+	}
+	// One journal stands for each log directory, in the same order; the data directory names its
+	// own.
+	f := Facts{Settings: Settings{DataDir: "/srv/d"}, Unopened: []view.Dir{{Path: "/b", Journal: "/b/journal"}}, Dirs: []view.Dir{
+		{Path: "/a", Journal: "/ssd/a", JournalApart: true}, {Path: "/srv/d/logs", Journal: "/srv/d/logs/journal"}}}
+	const all = "--dir /srv/d --dir /a --dir /b --journal /srv/d/logs/journal --journal /ssd/a --journal /b/journal"
+	if got := strings.Join(f.places(), " "); got != all {
+		t.Errorf("the places are %s", got)
+	}
+	f.Dirs, f.Cluster, f.Lost = nil, &view.Cluster{Self: 4, Brokers: make([]view.Broker, 1)}, []Lost{{Path: "/srv/d/metadata"}}
+	if remedy := f.restore(f.Lost); !strings.Contains(remedy, " --node-id 4 ") || f.places() != nil {
+		t.Errorf("the remedy is %s", remedy)
 	}
 }

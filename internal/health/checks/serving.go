@@ -149,9 +149,15 @@ func (f *Facts) repair(p *view.Log) string {
 			at = append(at, "--journal", f.absolute(d.Journal))
 		}
 	}
-	return before + save.before + "stop the broker, run " + logCommand("verify", at) + ", which lists the damage, and " +
-		logCommand("repair", at, append([]string{"--backup", f.backup(dir)}, more...)...) +
-		", which asks before it changes anything, then start the broker" + save.after + " (docs/operations.md, A damaged disk)"
+	repair := slices.Concat([]string{"--backup", f.backup(dir)}, more, save.restore)
+	lists := logCommand("verify", at) + ", which lists the damage, and "
+	if len(save.restore) > 0 {
+		lists = logCommand("repair", at, append(slices.Clone(repair), "--dry-run")...) +
+			", which lists what the repair would lose, and for each range that another broker may have, in any partition of the directory, " +
+			"the command that saves it there: run these, and give their files to both commands, too; then run "
+	}
+	return before + save.before + "stop the broker, run " + lists + logCommand("repair", at, repair...) +
+		", which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)"
 }
 
 // logCommand returns a chronikctl log command with the flags that name the directories, and more.
@@ -257,7 +263,7 @@ func together(logs []view.Log) (groups [][]view.Log) {
 // those of the others.
 func (f *Facts) unusable(group []view.Log) health.Finding {
 	p, it, replica := &group[0], "it", "the replica on this broker is"
-	x := f.ofLog(p)
+	x := health.OfLog(p.String())
 	x.Works = "the other partitions of the topic can be written and read"
 	if len(group) > 1 {
 		list := view.Partitions{}
@@ -562,7 +568,7 @@ func checkDamage(f *Facts, n *notes) {
 		if p.Leader < 0 {
 			works = "the other partitions of the topic can be written and read"
 		}
-		x := f.ofLog(&p)
+		x := health.OfLog(p.String())
 		if p.Elsewhere || p.Renews {
 			x.Severity, x.Problem, x.Works = health.Warn, "the replica on this broker is damaged: "+problem, servedElsewhere
 			x.Remedy = renewal(&p)

@@ -23,7 +23,7 @@ var parts = []string{"checkpoint", "journal", "segments"}
 func dump(a *app.App) *cobra.Command {
 	var w dirFlags
 	o := inspect.DumpOptions{}
-	var produce, also bool
+	var produce, repair bool
 	c := &cobra.Command{
 		Use: "dump [checkpoint|journal|segments...]", Short: "Print what a directory holds: checkpoint, journal frames, batches, records",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -40,18 +40,21 @@ func dump(a *app.App) *cobra.Command {
 			"LSN, partition, offsets, bytes and the highest durable LSN that it records. Recovery does not need all of\n" +
 			"them: it skips the frames whose records are in segments according to the checkpoint. -o json prints one object per line. dump changes nothing.\n" +
 			"It also works while a broker runs; the broker's last writes may then look damaged. With --for-produce\n" +
-			"it prints records that produce can write to a broker again. dump reports the parts that it cannot read, and then\n" +
-			"exits with 4.",
+			"it prints records that produce can write to a broker again, and with --for-repair, batches that repair --restore\n" +
+			"writes to another replica. dump reports the parts that it cannot read, and then exits with 4.",
 		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n" +
 			"  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records\n" +
-			"  chronikctl log dump --dir /var/lib/chronik --topic orders --for-produce | chronikctl produce orders --input json --same-partition",
+			"  chronikctl log dump --dir /var/lib/chronik --topic orders --for-produce | chronikctl produce orders --input json --same-partition\n" +
+			"  chronikctl log dump --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --for-repair > orders-3.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if produce && (o.Topic == "" || len(args) > 0 || o.Records || !a.Format().ForPeople()) {
 				return app.Usage("--for-produce prints only the records of one --topic, wherever they are: give --topic, and remove "+
 					"%s, --records and -o", strings.Join(parts, ", "))
 			}
-			if also && (!produce || o.Replaced) {
-				return app.Usage("--and-replaced adds to the records that --for-produce prints: give that, and not --replaced")
+			if others := len(args) > 0 || o.Records || o.Replaced || produce || !a.Format().ForPeople(); repair &&
+				(o.Topic == "" || o.Partition < 0 || others) {
+				return app.Usage("--for-repair prints only the batches of one partition, wherever they are: give --topic and --partition, "+
+					"and remove %s, --records, --replaced, --for-produce and -o", strings.Join(parts, ", "))
 			}
 			at, err := w.options(cmd)
 			if err != nil {
@@ -59,7 +62,11 @@ func dump(a *app.App) *cobra.Command {
 			}
 			if produce {
 				warn(a, at)
-				return forProduce(cmd.Context(), a, at, o, also)
+				return forProduce(cmd.Context(), a, at, o)
+			}
+			if repair {
+				warn(a, at)
+				return forRepair(cmd.Context(), a, at, o)
 			}
 			has := func(part string) bool { return len(args) == 0 || slices.Contains(args, part) }
 			o.Checkpoint, o.Journal, o.Segments = has("checkpoint"), has("journal"), has("segments")
@@ -76,8 +83,8 @@ func dump(a *app.App) *cobra.Command {
 	f.BoolVar(&o.Records, "records", false, "print each record")
 	f.BoolVar(&o.Replaced, "replaced", false, "only the segments of damaged logs that were replaced by copies; "+
 		"with --for-produce, the records there that the log lacks")
-	f.BoolVar(&also, "and-replaced", false, "with --for-produce, also the records of replaced logs that the log lacks")
 	f.BoolVar(&produce, "for-produce", false, "print only the records of --topic, as produce --input json reads them")
+	f.BoolVar(&repair, "for-repair", false, "print only the batches of --partition of --topic, also of replaced logs, as repair --restore reads them")
 	return c
 }
 

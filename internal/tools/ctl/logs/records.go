@@ -2,13 +2,11 @@ package logs
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -18,71 +16,78 @@ import (
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
 )
 
-// writer prints the records of a dump as produce --input json reads them: each offset of a
-// partition once, in order.
+// writer prints the records of a dump as produce --input json reads them, or its batches as a
+// repair reads them.
 type writer struct {
 	a    *app.App
 	out  *bufio.Writer
 	next map[int32]int64 // first offset that was not printed, by partition
-	// counts reports whether recovery would replay the last frame from the journal.
+	// counts reports whether the last items are those of a segment, or of a frame that recovery
+	// would replay from the journal.
 	counts bool
 	damage int
 
-	does   task
-	had    map[int32][]extent // of the records that the logs have, by partition, in order
-	lacked map[int32][]held   // records that only replaced logs have, by partition
+	does task
+	had  map[int32][]extent // of the records that the logs have or that were printed, by partition, in order
 }
 
-// task is what a writer does with the records of a dump.
+// task is what a writer does with the items of a dump.
 type task int
 
 const (
-	printing task = iota // them, and those that were held before them
-	noting               // which ones the logs have
-	holding              // those of replaced logs that the logs lack, in memory
+	printing  task = iota // the records of logs, each offset of a partition once, in order
+	noting                // which ones the logs have
+	replacing             // printing those of replaced logs that were not noted
+	batching              // printing the batches and gaps
 )
 
 // extent is a range of offsets, [from, next).
 type extent struct{ from, next int64 }
 
-// held is a record that is printed later.
-type held struct {
-	offset int64
-	line   []byte
-}
-
 // forProduce prints the records of a topic: those in segments, then those that are only in the
-// journal. With Replaced, it prints instead the records of replaced logs that are in neither, and
-// with also, both.
-func forProduce(ctx context.Context, a *app.App, at inspect.Options, o inspect.DumpOptions, also bool) error {
-	w := &writer{a: a, out: bufio.NewWriterSize(a.Out, 64<<10), had: map[int32][]extent{}, lacked: map[int32][]held{}}
-	only := o.Replaced
-	o.Records, o.Checkpoint = true, false
-	dump := func(t task) (err error) {
-		w.does, w.next = t, map[int32]int64{}
-		for _, journal := range []bool{false, true} {
-			o.Segments, o.Journal, o.Replaced = !journal, journal, t == holding
-			if err == nil && !(journal && o.Replaced) {
-				err = inspect.Dump(ctx, at, o, w.item)
-			}
-		}
-		return err
+// journal. With Replaced, it prints instead the records of replaced logs that are in neither.
+func forProduce(ctx context.Context, a *app.App, at inspect.Options, o inspect.DumpOptions) error {
+	w := newWriter(a)
+	o.Records = true
+	tasks := []task{printing}
+	if o.Replaced {
+		tasks = []task{noting, replacing}
 	}
 	var err error
-	if only || also {
-		if err = dump(noting); err == nil {
-			err = dump(holding)
-		}
-		for _, list := range w.lacked {
-			slices.SortFunc(list, func(x, y held) int { return cmp.Compare(x.offset, y.offset) })
-		}
+	for _, t := range tasks {
+		w.does, o.Replaced = t, t == replacing
+		err = cmp.Or(err, w.dump(ctx, at, o))
 	}
-	if err == nil && !only {
-		err = dump(printing)
+	return w.end(err)
+}
+
+// forRepair prints the batches of a topic that are in its logs, in the journal and in replaced
+// logs, which repair --restore reads.
+func forRepair(ctx context.Context, a *app.App, at inspect.Options, o inspect.DumpOptions) error {
+	w := newWriter(a)
+	w.does, o.Batches = batching, true
+	err := w.dump(ctx, at, o)
+	o.Replaced = true
+	return w.end(cmp.Or(err, w.dump(ctx, at, o)))
+}
+
+func newWriter(a *app.App) *writer {
+	return &writer{a: a, out: bufio.NewWriterSize(a.Out, 64<<10), had: map[int32][]extent{}}
+}
+
+// dump writes what the segments have, then what only the journal has.
+func (w *writer) dump(ctx context.Context, at inspect.Options, o inspect.DumpOptions) error {
+	w.next, o.Checkpoint = map[int32]int64{}, false
+	o.Segments, o.Journal = true, false
+	err := inspect.Dump(ctx, at, o, w.item)
+	if o.Segments, o.Journal = false, true; err == nil && !o.Replaced {
+		err = inspect.Dump(ctx, at, o, w.item)
 	}
-	for _, partition := range slices.Sorted(maps.Keys(w.lacked)) {
-		err = cmp.Or(err, w.release(partition, math.MaxInt64))
-	}
+	return err
+}
+
+// end returns the command's error after an error of a dump, or nil.
+func (w *writer) end(err error) error {
 	if e := w.out.Flush(); err == nil {
 		err = e
 	}
@@ -100,15 +105,17 @@ func forProduce(ctx context.Context, a *app.App, at inspect.Options, o inspect.D
 func (w *writer) item(it *inspect.Item) error {
 	switch {
 	case it.What == "damage" && it.Frame != nil: // a skip frame, which holds no records
-	case it.What == "damage" && w.does == noting: // said while it prints, or not asked for
+	case it.What == "damage" && w.does == noting: // not asked for
 	case it.What == "damage":
 		w.damage++
 		w.a.Note("warning: %s", line(it))
-	case it.Batch != nil:
-		w.counts = true // a batch of a segment
+	case it.What == "segment":
+		w.counts = true
 	case it.Frame != nil:
 		w.counts = it.Frame.Counts
-	case it.Record != nil && w.counts && (w.does == holding || *it.Offset >= w.next[*it.Partition]):
+	case it.Batch != nil && w.counts && w.does == batching:
+		return w.batch(it)
+	case it.Record != nil && w.counts && (w.does == replacing || *it.Offset >= w.next[*it.Partition]):
 		w.next[*it.Partition] = *it.Next
 		return w.record(it)
 	}
@@ -144,28 +151,25 @@ func (w *writer) record(it *inspect.Item) error {
 	if err != nil {
 		return err
 	}
-	if w.does == holding {
-		w.lacked[partition] = append(w.lacked[partition], held{offset, append(bytes.Clone(text), '\n')})
+	return w.write(text)
+}
+
+// batch prints a batch or a gap.
+func (w *writer) batch(it *inspect.Item) error {
+	if it.TopicID == "" { // without a checkpoint
+		w.damage++
+		w.a.Note("warning: %s: its topic id is unknown", line(it))
 		return nil
 	}
-	return cmp.Or(w.release(partition, offset), w.write(append(text, '\n')))
-}
-
-// release prints the records of a partition that are held and lie below an offset.
-func (w *writer) release(partition int32, below int64) error {
-	list := w.lacked[partition]
-	for len(list) > 0 && list[0].offset < below {
-		if err := w.write(list[0].line); err != nil {
-			return err
-		}
-		list = list[1:]
+	text, err := json.Marshal(it)
+	if err != nil {
+		return err
 	}
-	w.lacked[partition] = list
-	return nil
+	return w.write(text)
 }
 
-func (w *writer) write(line []byte) error {
-	if _, err := w.out.Write(line); err != nil {
+func (w *writer) write(text []byte) error {
+	if _, err := w.out.Write(append(text, '\n')); err != nil {
 		return fmt.Errorf("standard output: %w", err)
 	}
 	return nil

@@ -5,21 +5,25 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/tools/ctl/output"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 func repairCommand(a *app.App) *cobra.Command {
 	var w dirFlags
 	var backup string
+	var restore []string
 	var dryRun, last bool
 	c := &cobra.Command{
 		Use: "repair", Short: "Repair what a broker does not, after copying every file that it changes",
@@ -30,8 +34,10 @@ func repairCommand(a *app.App) *cobra.Command {
 			"at startup. It may be interrupted at any time: the next start of the broker, or another repair, continues from\n" +
 			"there. It exits with 4 if it cannot repair everything.\n\n" +
 			"Of partitions with replicas on other brokers it repairs none: start the broker, which replaces a damaged\n" +
-			"log by a copy. --last-copy says that no other broker has the records any longer. --dry-run refuses what\n" +
-			"the repair would refuse.",
+			"log by a copy. --last-copy says that no other broker has all records any longer. Each may have some that the\n" +
+			"others lack: --restore writes them back to their offsets, from files that log dump --for-repair has made of these\n" +
+			"replicas. What is lost nevertheless is listed with the commands that may save it. --dry-run refuses what the\n" +
+			"repair would refuse.",
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {
@@ -42,6 +48,9 @@ func repairCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if o.Restore, err = inspect.ReadDonor(vfs.OS(), restore); err != nil {
+				return app.Usage("--restore %w", err)
+			}
 			if dryRun {
 				r, err := runVerify(cmd, a, o)
 				if err != nil {
@@ -50,6 +59,7 @@ func repairCommand(a *app.App) *cobra.Command {
 				if err := r.Replicated(); err != nil && !last {
 					return explained("repair", err)
 				}
+				elsewhere(a, r)
 				return plan(a, repaired{DryRun: true, Plan: r.Plan(), Loses: r.Plan().Loses()})
 			}
 			if err := owner(o); err != nil {
@@ -67,6 +77,7 @@ func repairCommand(a *app.App) *cobra.Command {
 	c.Flags().StringVar(&backup, "backup", "", "new directory for the copies; required unless --dry-run is given")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only list what would be done, and what would be lost")
 	c.Flags().BoolVar(&last, "last-copy", false, "repair also partitions with replicas on other brokers: what these have is left out")
+	c.Flags().StringArrayVar(&restore, "restore", nil, "file of log dump --for-repair on another broker, with batches to write back; repeatable")
 	app.CompleteFlag(c, "backup", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	})
@@ -139,6 +150,7 @@ func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string)
 		for _, group := range foldActs(out.Acts, false) {
 			list = append(list, what(group))
 		}
+		elsewhere(a, r.Inspection())
 		if err := a.Confirm("do "+text.Plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup,
 			wayBack, list); err != nil {
 			return err
@@ -156,6 +168,25 @@ func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string)
 		out.Left = r.Inspection().Plan().Left
 	}
 	return plan(a, out)
+}
+
+// elsewhere says how to save what other brokers may have of the records that a repair loses.
+func elsewhere(a *app.App, r *inspect.Inspection) {
+	for _, x := range r.Elsewhere() {
+		args := []string{"chronikctl", "log", "dump", "--dir", "DIRECTORY", "--topic", x.Topic,
+			"--partition", strconv.Itoa(int(x.Partition)), "--from", strconv.FormatInt(x.From, 10)}
+		if x.To != inspect.Unknown {
+			args = append(args, "--to", strconv.FormatInt(x.To, 10))
+		}
+		file := fmt.Sprintf("%s-%d.from-%d.json", x.Topic[:min(len(x.Topic), 100)], x.Partition, x.From)
+		where := "other brokers with replicas of it"
+		if len(x.Brokers) > 0 {
+			where = "broker " + text.Numbers(x.Brokers)
+		}
+		a.Note("%s may have offsets %s of %s-%d, which this repair would lose. If it was not done yet, run there %s > %s`, "+
+			"with its data directory in place of DIRECTORY, and repair here with --restore %s, too.", where, x.Offsets(), x.Topic,
+			x.Partition, strings.TrimSuffix(health.Command(append(args, "--for-repair")...), "`"), file, file)
+	}
 }
 
 // foldActs groups equal acts on partitions of an internal topic.

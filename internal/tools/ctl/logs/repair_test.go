@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -111,8 +113,8 @@ func TestADryRunRefusesWhatTheRepairRefuses(t *testing.T) {
 	}
 }
 
-// What a broker had before it copied a log again is printed only where the log lacks it, alone or
-// between the records of the log: each once, in order.
+// What a broker had before it copied a log again is printed for produce only where the log lacks
+// it, and for a repair in any case.
 func TestADumpOfReplacedLogsHasWhatTheLogLacks(t *testing.T) {
 	dir := damagedMember(t)
 	logs, err := filepath.Glob(filepath.Join(dir, "*-0"))
@@ -130,11 +132,15 @@ func TestADumpOfReplacedLogsHasWhatTheLogLacks(t *testing.T) {
 	for _, x := range []struct {
 		args  []string
 		lines int
-	}{{nil, 59}, {[]string{"--replaced"}, 1}, {[]string{"--and-replaced"}, 60}} {
+	}{
+		{[]string{"--for-produce"}, 59},
+		{[]string{"--for-produce", "--replaced"}, 1},
+		{[]string{"--for-repair", "--partition", "0"}, 59 + 59},
+	} {
 		var out bytes.Buffer
 		a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: &out, Err: io.Discard, Getenv: func(string) string { return "" }})
 		c := dump(a)
-		c.SetArgs(append([]string{"--dir", dir, "--topic", "a", "--for-produce"}, x.args...))
+		c.SetArgs(append([]string{"--dir", dir, "--topic", "a"}, x.args...))
 		if err := c.ExecuteContext(t.Context()); app.ExitCode(err) != app.ExitUnhealthy { // each has a batch that cannot be read
 			t.Errorf("dump %q: %v", x.args, err)
 		}
@@ -143,7 +149,7 @@ func TestADumpOfReplacedLogsHasWhatTheLogLacks(t *testing.T) {
 			t.Errorf("dump %q: %d records, want %d", x.args, len(lines), x.lines)
 		}
 		for i, line := range lines {
-			if x.args != nil && !strings.Contains(line, fmt.Sprintf(`"offset":%d,`, i)) {
+			if x.lines == 1 && !strings.Contains(line, fmt.Sprintf(`"offset":%d,`, i)) {
 				t.Errorf("dump %q: record %d is %s", x.args, i, line)
 			}
 		}
@@ -164,7 +170,7 @@ func TestADumpFindsAReplacedLogInAnotherDirectory(t *testing.T) {
 		var out, errs bytes.Buffer
 		a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: &out, Err: &errs, Getenv: func(string) string { return "" }})
 		c := dump(a)
-		args := []string{"--topic", "a", "--for-produce", "--and-replaced"}
+		args := []string{"--topic", "a", "--partition", "0", "--for-repair"}
 		for _, dir := range dirs {
 			args = append(args, "--dir", dir)
 		}
@@ -177,8 +183,46 @@ func TestADumpFindsAReplacedLogInAnotherDirectory(t *testing.T) {
 	if lines, said := run(dir); lines != 0 || !strings.Contains(said, "give all log directories") {
 		t.Errorf("%d records, %s", lines, said)
 	}
-	// What the log in at has is the same as what the other one has.
-	if lines, said := run(at, dir); lines != 59 || strings.Contains(said, "give all log directories") {
+	if lines, said := run(at, dir); lines != 59+59 || strings.Contains(said, "give all log directories") {
 		t.Errorf("%d records, %s", lines, said)
+	}
+}
+
+// A dump on another broker and a repair with its file lose nothing. Without the file, the repair
+// says how to make it.
+func TestARepairRestoresADumpOfAnotherBroker(t *testing.T) {
+	dir, other := damagedMember(t), damagedMember(t)
+	files, err := filepath.Glob(filepath.Join(other, "*-0", "*.log"))
+	must.OK(t, err)
+	f, err := os.OpenFile(files[0], os.O_RDWR, 0)
+	must.OK(t, err)
+	b := []byte{0}
+	_, err = f.ReadAt(b, 1000) // its damage is elsewhere
+	must.OK(t, err)
+	for at, x := range map[int64]byte{200: 'x', 1000: ^b[0]} {
+		_, err = f.WriteAt([]byte{x}, at)
+		must.OK(t, err)
+	}
+	must.OK(t, f.Close())
+	run := func(c func(*app.App) *cobra.Command, args ...string) (out, said string) {
+		var stdout, stderr bytes.Buffer
+		a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: &stdout, Err: &stderr, Getenv: func(string) string { return "" }})
+		cmd := c(a)
+		cmd.SetArgs(args)
+		must.OK(t, cmd.ExecuteContext(t.Context()))
+		return stdout.String(), stderr.String()
+	}
+	repair := []string{"--dir", dir, "--backup", filepath.Join(t.TempDir(), "b"), "--last-copy", "--dry-run"}
+	_, said := run(repairCommand, repair...)
+	command := "`chronikctl log dump --dir DIRECTORY --topic a --partition 0 --from 0 --to 1 --for-repair > a-0.from-0.json`"
+	if !strings.Contains(said, command) || !strings.Contains(said, "--restore a-0.from-0.json") {
+		t.Errorf("the repair says %s", said)
+	}
+	saved, _ := run(dump, "--dir", other, "--topic", "a", "--partition", "0", "--from", "0", "--to", "1", "--for-repair")
+	name := filepath.Join(t.TempDir(), "saved.json")
+	must.OK(t, os.WriteFile(name, []byte(saved), 0o600))
+	out, said := run(repairCommand, append(repair, "--restore", name)...)
+	if said != "" || !strings.Contains(out, "1 batch with 1 offset restored") || !strings.Contains(out, "nothing") {
+		t.Errorf("with the file, the repair says %s%s", out, said)
 	}
 }
