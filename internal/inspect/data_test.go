@@ -35,7 +35,9 @@ func dataDir(t *testing.T) *crashfs.FS {
 	must.OK(t, disk.MkdirAll(data))
 	d, err := storage.OpenDir(storage.Location{Path: data + "/logs"}, options(disk))
 	must.OK(t, err)
-	put(t, create(t, d)["a"], 3)
+	logs := create(t, d)
+	put(t, logs["a"], 3)
+	put(t, logs["b"], 3)
 	must.OK(t, d.Close())
 	s := solestore.Open(t, raftstore.Options{FS: disk, Dir: data + "/metadata"})
 	for _, name := range []string{"one", "two", "three"} {
@@ -361,6 +363,10 @@ func TestARefusedRepairNamesWhatOnlyThisBrokerHas(t *testing.T) {
 			"; if the broker refuses a log directory, give it an empty directory", "no other broker has all records of"},
 		"the only one, on another broker": {true, metadata.Partition{Replicas: []int32{1}, ISR: []int32{1}},
 			"; if the broker refuses a log directory, give it an empty directory", "no other broker has all records of"},
+		"the last one in sync, with damage": {true, metadata.Partition{Replicas: []int32{1, 2}, ISR: []int32{2}},
+			"start the broker: it replaces a damaged log by a copy if another replica is in sync; of b-0 none is", "empty directory"},
+		"another in sync, with damage": {true, metadata.Partition{Replicas: []int32{1, 2}, ISR: []int32{1, 2}},
+			"start the broker: it replaces a damaged log by a copy; if no other broker", "empty directory"},
 		"no metadata": {false, metadata.Partition{},
 			"if this broker has the only replica of a partition, `repair the last copy` keeps", "b-0, so"},
 	} {
@@ -393,10 +399,14 @@ func TestARefusedRepairNamesWhatOnlyThisBrokerHas(t *testing.T) {
 			s.must(store.Bootstrap(raftstore.Initial{Generation: [16]byte{1}, Voters: []uint64{store.Member()}, Revision: 1, Keys: keys}))
 			s.must(store.Close())
 		}
+		damaged := strings.HasSuffix(name, "with damage")
+		if damaged {
+			s.write(data+"/logs/b-0/00000000000000000000.log", 200, []byte{0xff})
+		}
 		infos, err := s.fs.List(data + "/logs/journal")
 		s.must(err)
 		for _, in := range infos {
-			if path.Ext(in.Name) == ".journal" {
+			if path.Ext(in.Name) == ".journal" && !damaged {
 				s.must(s.fs.Remove(data + "/logs/journal/" + in.Name))
 			}
 		}
@@ -409,8 +419,8 @@ func TestARefusedRepairNamesWhatOnlyThisBrokerHas(t *testing.T) {
 			continue
 		}
 		text := err.Error()
-		if !strings.Contains(text, c.want) || strings.Contains(text, c.not) || !strings.Contains(text, "empty directory instead") ||
-			c.want[0] != ';' && strings.Index(text, c.want) > strings.Index(text, "empty directory instead") {
+		if !strings.Contains(text, c.want) || strings.Contains(text, c.not) || !damaged && !strings.Contains(text, "empty directory instead") ||
+			!damaged && c.want[0] != ';' && strings.Index(text, c.want) > strings.Index(text, "empty directory instead") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

@@ -103,6 +103,12 @@ func (r *Inspection) Replicated() error {
 	of := few(slices.Sorted(maps.Keys(concerned)))
 	command := cmp.Or(r.lastCopy, "log repair --last-copy")
 	if !r.Refused() {
+		alone := slices.DeleteFunc(r.only(), func(name string) bool { return !concerned[name] })
+		if len(alone) > 0 {
+			return fmt.Errorf("%w of %s, and a repair leaves out what those may have; start the broker: it replaces a damaged log by a copy "+
+				"if another replica is in sync; of %s none is, so `chronikctl cluster health` has the commands that save what the others "+
+				"have, and restore it with %s", ErrReplicated, of, few(alone), command)
+		}
 		return fmt.Errorf("%w of %s, and a repair leaves out what those may have; start the broker: it replaces a damaged log by a copy; "+
 			"if no other broker has these records any longer, %s repairs what is here", ErrReplicated, of, command)
 	}
