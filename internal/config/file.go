@@ -375,6 +375,9 @@ func (l *loader) overOf(source, where string, entry any) map[string]string {
 	return over
 }
 
+// listenerName is what a listener may be named.
+var listenerName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
+
 func listenerField(key, v string) error {
 	switch key {
 	case KeyListen:
@@ -392,7 +395,7 @@ func listenerField(key, v string) error {
 	case fieldMaxConns, fieldMaxRate:
 		return integer(1, math.MaxInt32)(v)
 	}
-	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`).MatchString(v) {
+	if listenerName.MatchString(v) {
 		return nil
 	}
 	return fmt.Errorf("%q is not a valid name; use 1 to 32 letters, digits, _ and -", v)

@@ -151,9 +151,12 @@ func scalar(v any) (string, error) {
 	return "", fmt.Errorf("%v is neither a single value nor a list of them", v)
 }
 
+// named is what a context may be named.
+var named = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
+
 // checkName returns an error unless a context may have the name.
 func checkName(context string) error {
-	if !regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString(context) {
+	if !named.MatchString(context) {
 		return fmt.Errorf("%q is not a valid name of a context; use 1 to 64 letters, digits, '.', '_' and '-'", context)
 	}
 	return nil
