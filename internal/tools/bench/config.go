@@ -180,9 +180,7 @@ func (c Config) checkLoad(x *settings.Checks) {
 	x.Between("message-size", c.MessageSize, least, MaxMessageSize)
 	x.OneOf("acks", string(c.Acks), string(AcksNone), string(AcksLeader), string(AcksAll))
 	x.OneOf("compression", c.Compression, "none", "gzip", "snappy", "lz4", "zstd")
-	if c.Rate < 0 {
-		x.Add("--rate: %g is negative; 0 means as fast as responses allow", c.Rate)
-	}
+	x.Rate("rate", c.Rate, rates())
 	if c.Rate > 0 && c.Mode == ModeConsume {
 		x.Add("--rate: a consume run has no send times; use it with produce, e2e or mixed")
 	}

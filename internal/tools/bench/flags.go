@@ -46,7 +46,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 		"none, gzip, snappy, lz4 or zstd; values are text that compresses by about a quarter",
 	)
 	fs.Float64Var(&c.Rate, "rate", c.Rate, "open loop: records per second of all clients together, latencies counted from the intended "+
-		"send times, "+cli.AtLeast(0.0).Or(0, "as fast as responses allow").String())
+		"send times, "+rates().String())
 	fs.BoolVar(
 		&c.CreateTopic,
 		"create-topic",
@@ -75,6 +75,14 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Admin, "admin", c.Admin, "HOST:PORT of chronik's admin port, for the broker's version and its fdatasyncs "+
 		"during the run; off for none "+
 		"(default port "+adminPort+" of the first broker)")
+}
+
+// fastest is the largest rate of records per second.
+const fastest = 1_000_000_000
+
+// rates returns the accepted rates of records per second.
+func rates() cli.Bounds[float64] {
+	return cli.Between(settings.Slowest, fastest).Or(0, "as fast as responses allow")
 }
 
 // atLeastOne is a flag that rejects 0, which stands for its default.

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,6 +29,10 @@ func Command() *cobra.Command {
 			if noEcho && disk.Dir == "" {
 				return nil, cli.Usage("nothing to measure: add --dir, or remove --no-echo")
 			}
+			// A measurement takes seconds, so both settings come first, used or not.
+			if err := errors.Join(echo.check(), disk.check()); err != nil {
+				return nil, cli.WithCode(cli.ExitUsage, err)
+			}
 			r := &Result{Measured: time.Now()}
 			var err error
 			if !noEcho {
@@ -47,8 +52,7 @@ func Command() *cobra.Command {
 	f.IntSliceVar(&disk.Sizes, "disk-sizes", nil,
 		"bytes of each write, "+settings.Range(1, groupSize)+" (default 4096,65536,1048576)")
 	f.StringVar(&disk.Pattern, "disk-pattern", "", "only the blocks that are written again (written), or only a growing file (appending)")
-	f.Float64Var(&disk.Rate, "disk-rate", 0, "writes per second, times counted from when they were due, "+
-		cli.Between(0.0, fastest).Or(0, "one after the other").String())
+	f.Float64Var(&disk.Rate, "disk-rate", 0, "writes per second, times counted from when they were due, "+diskRates().String())
 	f.BoolVar(&noEcho, "no-echo", false, "measure only the disk")
 	f.IntVarP(&echo.Connections, "concurrency", "c", 128, "connections of the echo, "+settings.Range(1, bench.MaxConcurrency))
 	f.IntVar(&echo.Pipeline, "pipeline", 1, "requests in flight on each connection, "+settings.Range(1, bench.MaxPipeline))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/testing/must"
 )
 
@@ -54,6 +55,18 @@ func TestCommandPrintsJSON(t *testing.T) {
 	}
 	if r.Echo != nil || r.Disk == nil || len(r.Disk.Rows) != 6 || r.Disk.Rows[0].Sync.P50 <= 0 || r.Measured.IsZero() {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A wrong setting is refused before anything is measured, also one of a disk that is not measured.
+func TestCommandRefusesBeforeItMeasures(t *testing.T) {
+	for _, flags := range [][2]string{
+		{"--disk-rate", "NaN"}, {"--disk-rate", "1e-300"}, {"--disk-pattern", "random"}, {"--pipeline", "-1"},
+	} {
+		out, err := limits(t, "-d", "1ms", "--warmup", "0s", flags[0], flags[1])
+		if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), flags[0]+": ") || strings.Contains(out, "requests/s") {
+			t.Errorf("%v: %v, printed %q", flags, err, out)
+		}
 	}
 }
 

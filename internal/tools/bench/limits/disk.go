@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/tools/bench/results"
+	"github.com/chronik-io/chronik/internal/tools/bench/settings"
 )
 
 // Limits of a disk measurement. DefaultFileSize is large enough for a device to have dropped a
@@ -55,6 +56,11 @@ type DiskConfig struct {
 // fastest is the largest rate of writes per second.
 const fastest = 100_000
 
+// diskRates returns the accepted rates of writes per second.
+func diskRates() cli.Bounds[float64] {
+	return cli.Between(settings.Slowest, fastest).Or(0, "one after the other")
+}
+
 // check fills in the defaults and returns an error for an invalid setting.
 func (c *DiskConfig) check() error {
 	c.FileSize = cmp.Or(c.FileSize, DefaultFileSize)
@@ -68,8 +74,10 @@ func (c *DiskConfig) check() error {
 		return cli.Usage("--disk-duration: must be above zero, not %v", c.Duration)
 	case c.Pattern != "" && c.Pattern != Written && c.Pattern != Appending:
 		return cli.Usage("--disk-pattern: %q is neither %s nor %s", c.Pattern, Written, Appending)
-	case !(c.Rate >= 0 && c.Rate <= fastest): // not a number is no rate
-		return cli.Usage("--disk-rate: %v is not between 0 and %d", c.Rate, fastest)
+	}
+	var x settings.Checks
+	if x.Rate("disk-rate", c.Rate, diskRates()); x.Err() != nil {
+		return x.Err()
 	}
 	for _, size := range c.Sizes {
 		if size < 1 || size > groupSize {

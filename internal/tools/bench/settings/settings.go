@@ -29,6 +29,10 @@ func PID() cli.Bounds[int] { return cli.AtLeast(1).Or(0, "none") }
 // Positive is what Checks.Positive accepts.
 const Positive = "above 0"
 
+// Slowest is the smallest rate of an open loop per second: its times are durations, which a smaller
+// one overflows.
+const Slowest = 0.001
+
 // Range names the values that Checks.Between accepts.
 func Range[T cli.Number](least, most T) string { return cli.Between(least, most).String() }
 
@@ -57,6 +61,13 @@ func (x *Checks) Brokers(flag string, addresses ...string) {
 func (x *Checks) Between(flag string, n, least, most int) {
 	if n < least || n > most {
 		x.Add("--%s: %d is not between %d and %d", flag, n, least, most)
+	}
+}
+
+// Rate checks the rate of an open loop. Not a number, which no comparison accepts, is none.
+func (x *Checks) Rate(flag string, rate float64, accepts cli.Bounds[float64]) {
+	if !accepts.Accepts(rate) {
+		x.Add("--%s: must be %s, not %g", flag, accepts, rate)
 	}
 }
 
