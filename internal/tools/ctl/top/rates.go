@@ -44,12 +44,12 @@ type BrokerRates struct {
 
 // TopicRates holds the rates of a topic.
 type TopicRates struct {
-	Topic      string  `json:"topic"`
-	Internal   bool    `json:"internal"`
-	Partitions int     `json:"partitions"`
-	RecordsIn  float64 `json:"recordsInPerSecond"`
-	Records    int64   `json:"records"` // offsets between start and end: an upper bound
-	Size       *int64  `json:"sizeBytes"`
+	Topic      string   `json:"topic"`
+	Internal   bool     `json:"internal"`
+	Partitions int      `json:"partitions"`
+	RecordsIn  *float64 `json:"recordsInPerSecond"` // of the partitions whose ends both samples have
+	Records    int64    `json:"records"`            // offsets between start and end: an upper bound
+	Size       *int64   `json:"sizeBytes"`
 }
 
 // GroupRates holds the rates of a group.
@@ -65,16 +65,16 @@ type GroupRates struct {
 
 // ClientRates sums all open connections with one client id from one host.
 type ClientRates struct {
-	ClientID    string  `json:"clientId"`
-	Host        string  `json:"host"`
-	Software    string  `json:"software"` // with its version, as the client reports it
-	Connections int     `json:"connections"`
-	Requests    float64 `json:"requestsPerSecond"`
-	RecordsIn   float64 `json:"recordsInPerSecond"`
-	BytesIn     float64 `json:"bytesInPerSecond"`
-	BytesOut    float64 `json:"bytesOutPerSecond"`
-	InFlight    int     `json:"inFlight"`
-	Throttled   bool    `json:"throttled"` // at least one of its connections is
+	ClientID    string   `json:"clientId"`
+	Host        string   `json:"host"`
+	Software    string   `json:"software"` // with its version, as the client reports it
+	Connections int      `json:"connections"`
+	Requests    *float64 `json:"requestsPerSecond"`
+	RecordsIn   *float64 `json:"recordsInPerSecond"`
+	BytesIn     *float64 `json:"bytesInPerSecond"`
+	BytesOut    *float64 `json:"bytesOutPerSecond"`
+	InFlight    int      `json:"inFlight"`
+	Throttled   bool     `json:"throttled"` // at least one of its connections is
 }
 
 // compare compares a sample with a later one.
@@ -142,10 +142,7 @@ func (d delta) broker(b brokerNow) BrokerRates {
 	if !ok {
 		return x
 	}
-	counter := func(before, now float64) *float64 {
-		r := d.rate(before, now)
-		return &r
-	}
+	counter := func(before, now float64) *float64 { return new(d.rate(before, now)) }
 	x.Requests, x.CPU = counter(before.Requests, now.Requests), counter(before.CPUSeconds, now.CPUSeconds)
 	x.BytesIn, x.BytesOut = counter(before.BytesIn, now.BytesIn), counter(before.BytesOut, now.BytesOut)
 	x.Syncs = counter(before.Syncs, now.Syncs)
@@ -158,17 +155,17 @@ func (d delta) broker(b brokerNow) BrokerRates {
 
 func (d delta) topic(was *topic.Total, t topic.Total) TopicRates {
 	x := TopicRates{Topic: t.Topic, Internal: t.Internal, Partitions: t.Partitions, Records: t.Records, Size: t.Size}
-	if was == nil {
-		was = &topic.Total{Ends: map[int32]int64{}}
-		for p := range t.Ends {
-			if d.before.topics != nil { // a new topic: all its records are new
-				was.Ends[p] = 0
-			}
-		}
+	if d.before.topics == nil {
+		return x
 	}
 	for p, end := range t.Ends {
-		if before, ok := was.Ends[p]; ok {
-			x.RecordsIn += d.rate(float64(before), float64(end))
+		var before int64 // of a new topic, whose records are all new
+		known := was == nil
+		if !known {
+			before, known = was.Ends[p]
+		}
+		if known {
+			add(&x.RecordsIn, d.rate(float64(before), float64(end)))
 		}
 	}
 	return x
@@ -189,7 +186,16 @@ func (d delta) group(was groupNow, compared bool, g groupNow) GroupRates {
 	return x
 }
 
-// clients sums the connections by client id and host.
+// add adds a rate to a sum, which is unknown without one.
+func add(sum **float64, rate float64) {
+	if *sum == nil {
+		*sum = new(float64)
+	}
+	**sum += rate
+}
+
+// clients sums the connections by client id and host. Their rates are unknown if the first sample
+// has the connections of no broker, or of another one.
 func (d delta) clients() []ClientRates {
 	type sender struct{ id, host string }
 	type lasting struct { // a restarted broker numbers connections from 1 again
@@ -212,24 +218,23 @@ func (d delta) clients() []ClientRates {
 			x = &ClientRates{ClientID: c.ClientID, Host: host}
 			all[sender{c.ClientID, host}] = x
 		}
-		was := earlier[lasting{c.ID, c.Opened}]
-		switch {
-		case was != nil:
-		case d.before.admin != d.now.admin: // nothing is known about the time before
-			was = &c
-		default:
-			was = &view.Connection{} // a new connection
-		}
 		if x.Software == "" {
 			x.Software = c.Program()
 		}
 		x.Connections++
 		x.InFlight += c.InFlight
 		x.Throttled = x.Throttled || c.ThrottledMs > 0
-		x.Requests += d.rate(float64(was.Requests), float64(c.Requests))
-		x.RecordsIn += d.rate(float64(was.RecordsIn), float64(c.RecordsIn))
-		x.BytesIn += d.rate(float64(was.BytesIn), float64(c.BytesIn))
-		x.BytesOut += d.rate(float64(was.BytesOut), float64(c.BytesOut))
+		if d.before.admin != d.now.admin {
+			continue
+		}
+		was := earlier[lasting{c.ID, c.Opened}]
+		if was == nil { // a new connection
+			was = &view.Connection{}
+		}
+		add(&x.Requests, d.rate(float64(was.Requests), float64(c.Requests)))
+		add(&x.RecordsIn, d.rate(float64(was.RecordsIn), float64(c.RecordsIn)))
+		add(&x.BytesIn, d.rate(float64(was.BytesIn), float64(c.BytesIn)))
+		add(&x.BytesOut, d.rate(float64(was.BytesOut), float64(c.BytesOut)))
 	}
 	var list []ClientRates
 	for _, k := range sorts.Sorted(maps.Keys(all),

@@ -23,7 +23,7 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 	if r.Brokers[1].Requests != nil || r.Brokers[1].Leads != 12 {
 		t.Errorf("the broker without an admin port is %+v", r.Brokers[1])
 	}
-	if r.Topics[0].RecordsIn != 5 || r.Topics[1].RecordsIn != 10 || r.Topics[2].RecordsIn != 20_000 {
+	if *r.Topics[0].RecordsIn != 5 || *r.Topics[1].RecordsIn != 10 || *r.Topics[2].RecordsIn != 20_000 {
 		t.Errorf("%+v", r.Topics)
 	}
 	if g := r.Groups[0]; *g.Read != 50 || *g.Growth != -10 || *g.Lag != 860 || *g.Members != 3 {
@@ -32,11 +32,11 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 	if g := r.Groups[2]; g.Lag != nil || g.Read != nil || g.Error == "" {
 		t.Errorf("%+v", g)
 	}
-	if c := r.Clients[1]; c.ClientID != "shop" || c.Connections != 2 || c.Requests != 200 || c.RecordsIn != 100 || c.BytesIn != 2000 ||
-		c.InFlight != 2 {
+	if c := r.Clients[1]; c.ClientID != "shop" || c.Connections != 2 || *c.Requests != 200 || *c.RecordsIn != 100 ||
+		*c.BytesIn != 2000 || c.InFlight != 2 {
 		t.Errorf("%+v", c)
 	}
-	if c := r.Clients[0]; c.Requests != 0 || !c.Throttled {
+	if c := r.Clients[0]; *c.Requests != 0 || !c.Throttled {
 		t.Errorf("%+v", c)
 	}
 	r.hideInternal()
@@ -45,11 +45,11 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 	}
 }
 
-// Things created since the first sample count in full; unknown ones do not count.
+// Things created since the first sample count in full. Rates of unknown ones are unknown.
 func TestRatesOfWhatWasNotThereBefore(t *testing.T) {
 	empty := &sample{at: busy(0).at, admin: 1, loads: map[int32]health.Load{1: {}}, topics: busy(0).topics[:0]}
 	r := compare(empty, busy(2))
-	if r.Topics[1].RecordsIn != 60 || r.Clients[1].Requests != 200 || *r.Brokers[0].Requests != 500 {
+	if *r.Topics[1].RecordsIn != 60 || *r.Clients[1].Requests != 200 || *r.Brokers[0].Requests != 500 {
 		t.Errorf("%+v", r)
 	}
 	if r.Groups[0].Read != nil {
@@ -57,8 +57,17 @@ func TestRatesOfWhatWasNotThereBefore(t *testing.T) {
 	}
 	unknown := &sample{at: busy(0).at, admin: -1}
 	r = compare(unknown, busy(2))
-	if r.Topics[1].RecordsIn != 0 || r.Clients[1].Requests != 0 || r.Brokers[0].Requests != nil {
+	c := r.Clients[1]
+	if r.Topics[1].RecordsIn != nil || r.Brokers[0].Requests != nil || c.Connections != 2 || c.InFlight != 2 ||
+		c.Requests != nil || c.RecordsIn != nil || c.BytesIn != nil || c.BytesOut != nil {
 		t.Errorf("%+v", r)
+	}
+	partial := busy(0) // the only partition of one topic and one of another had no leaders
+	delete(partial.topics[1].Ends, 0)
+	delete(partial.topics[2].Ends, 1)
+	r = compare(partial, busy(2))
+	if r.Topics[1].RecordsIn != nil || *r.Topics[2].RecordsIn != 10_000 {
+		t.Errorf("%+v", r.Topics)
 	}
 }
 
@@ -70,8 +79,8 @@ func TestRatesAfterARestart(t *testing.T) {
 		now.connections[i].Opened = opened.Add(time.Minute)
 	}
 	r := compare(before, now)
-	if *r.Brokers[0].Requests != 500 || r.Clients[1].Requests != 200 {
-		t.Errorf("%v, %v", *r.Brokers[0].Requests, r.Clients[1].Requests)
+	if *r.Brokers[0].Requests != 500 || *r.Clients[1].Requests != 200 {
+		t.Errorf("%v, %v", *r.Brokers[0].Requests, *r.Clients[1].Requests)
 	}
 	if *r.Groups[0].Read != 0 {
 		t.Errorf("a group whose offsets were reset reads %v", *r.Groups[0].Read)

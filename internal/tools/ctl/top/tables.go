@@ -16,9 +16,9 @@ import (
 // by name.
 func (r *Rates) sort() {
 	sorts.SortStable(r.Brokers, func(x, y BrokerRates) int { return descending(x.Requests, y.Requests) })
-	sorts.SortStable(r.Topics, func(x, y TopicRates) int { return cmp.Compare(y.RecordsIn, x.RecordsIn) })
+	sorts.SortStable(r.Topics, func(x, y TopicRates) int { return descending(x.RecordsIn, y.RecordsIn) })
 	sorts.SortStable(r.Groups, func(x, y GroupRates) int { return descending(x.Lag, y.Lag) })
-	sorts.SortStable(r.Clients, func(x, y ClientRates) int { return cmp.Compare(y.Requests, x.Requests) })
+	sorts.SortStable(r.Clients, func(x, y ClientRates) int { return descending(x.Requests, y.Requests) })
 }
 
 func descending[T cmp.Ordered](x, y *T) int {
@@ -53,7 +53,7 @@ func (r *Rates) tables(limit int) []*output.Table {
 	topics := &output.Table{Title: "topics", Empty: "no topics", Columns: []string{"TOPIC", "RECORDS IN/S#", "RECORDS#", "SIZE#",
 		"PARTITIONS#"}}
 	for _, t := range r.Topics {
-		topics.Add(t.Topic, count(t.RecordsIn), t.Records, known(t.Size, size), t.Partitions)
+		topics.Add(t.Topic, known(t.RecordsIn, count), t.Records, known(t.Size, size), t.Partitions)
 	}
 	groups := &output.Table{Title: "groups", Empty: "no groups", Columns: []string{"GROUP", "LAG#", "LAG +/-/S#", "RECORDS/S#",
 		"MEMBERS#", "STATE"}}
@@ -68,8 +68,8 @@ func (r *Rates) tables(limit int) []*output.Table {
 		if c.Throttled {
 			software = strings.TrimSpace(software + " (throttled)")
 		}
-		clients.Add(c.ClientID, c.Host, count(c.Requests), count(c.RecordsIn), size(c.BytesIn), size(c.BytesOut), c.Connections, c.InFlight,
-			software)
+		clients.Add(c.ClientID, c.Host, known(c.Requests, count), known(c.RecordsIn, count), known(c.BytesIn, size),
+			known(c.BytesOut, size), c.Connections, c.InFlight, software)
 	}
 	all := []*output.Table{brokers, topics, groups, clients}
 	for _, t := range all {

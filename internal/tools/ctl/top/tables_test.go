@@ -30,6 +30,7 @@ func TestTables(t *testing.T) {
 		{"all", compare(busy(10), busy(14)), 0},
 		{"at most one row", compare(busy(10), busy(14)), 1},
 		{"a cluster", compare(busy(10), trio), 10},
+		{"nothing is known of the time before", compare(&sample{at: opened, admin: -1}, busy(4)), 10},
 		{"nothing", compare(&sample{at: opened, admin: -1}, &sample{at: opened, admin: -1}), 10},
 	} {
 		b.WriteString("# " + c.name + "\n")

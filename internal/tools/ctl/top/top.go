@@ -2,9 +2,9 @@
 //
 // A collector samples counters (collect.go), two samples give rates (rates.go), and tables.go
 // prints them. Any Kafka broker provides the data on topics and groups, and each broker of chronik
-// what it does itself; clients come from chronik's admin port. The rate of a broker or of a group
-// is unknown, and never 0, if one of the samples lacks it. The package knows no component of a
-// broker.
+// what it does itself; clients come from chronik's admin port. A rate is unknown, and never 0, if
+// one of the samples lacks its counter. What is new since the first sample has begun with 0. The
+// package knows no component of a broker.
 package top
 
 import (

@@ -28,7 +28,7 @@ func TestMeasure(t *testing.T) {
 		}
 		m := &top{interval: 3 * time.Second}
 		r, _, err := m.measure(t.Context(), ask)
-		if err != nil || since() != 3 || asked != 2 || r.Seconds != 3 || r.Topics[1].RecordsIn != 10 {
+		if err != nil || since() != 3 || asked != 2 || r.Seconds != 3 || *r.Topics[1].RecordsIn != 10 {
 			t.Fatalf("%+v, %v after %d s, %d samples", r, err, since(), asked)
 		}
 		time.Sleep(2 * time.Second)
@@ -39,7 +39,7 @@ func TestMeasure(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		fails = nil
 		r, _, err = m.measure(t.Context(), ask)
-		if err != nil || since() != 10 || asked != 4 || r.Seconds != 7 || r.Topics[1].RecordsIn != 10 {
+		if err != nil || since() != 10 || asked != 4 || r.Seconds != 7 || *r.Topics[1].RecordsIn != 10 {
 			t.Errorf("%+v, %v after %d s, %d samples", r, err, since(), asked)
 		}
 	})
