@@ -205,7 +205,14 @@ func (l *Loop) addAsked(ask map[int32][]metadata.TopicPartition, v view, replica
 func logChoice(log *zap.Logger, t *metadata.Topic, tp metadata.TopicPartition, next *metadata.Partition, logs []election.LogState,
 	by string) {
 	if next.Unclean == next.LeaderEpoch {
+		silent := []int32{} // replicas whose logs were not compared
+		for _, b := range next.Replicas {
+			if logs != nil && !slices.ContainsFunc(logs, func(r election.LogState) bool { return r.Broker == b }) {
+				silent = append(silent, b)
+			}
+		}
 		log.Warn("choosing a leader that may lack acknowledged records", zap.String("topic", t.Name), zap.Int32("partition", tp.Partition),
-			zap.Int32("leader", next.Leader), zap.Int32("epoch", next.LeaderEpoch), zap.String("permitted_by", by), zap.Any("logs", logs))
+			zap.Int32("leader", next.Leader), zap.Int32("epoch", next.LeaderEpoch), zap.String("permitted_by", by), zap.Any("logs", logs),
+			zap.Int32s("not_compared", silent))
 	}
 }

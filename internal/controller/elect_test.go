@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -154,7 +155,8 @@ func TestAnOperatorElectsUncleanly(t *testing.T) {
 	w.want("elected", "3@3 isr [3] elr []")
 	p := w.applier.Image().Partition(tpA)
 	chosen := logs.FilterMessageSnippet("choosing a leader").All() // also in vain
-	if p.Unclean != 3 || len(chosen) != 2 || chosen[1].ContextMap()["permitted_by"] != "an operator" {
+	if p.Unclean != 3 || len(chosen) != 2 || chosen[1].ContextMap()["permitted_by"] != "an operator" ||
+		fmt.Sprint(chosen[1].ContextMap()["not_compared"]) != "[1 2]" {
 		t.Errorf("unclean epoch %d, %+v", p.Unclean, logs.All())
 	}
 }

@@ -51,6 +51,9 @@ func (c *Cluster) Facts(f *checks.Facts) { f.Cluster = c.at(f.Now) }
 func (c *Cluster) at(now time.Time) *view.Cluster {
 	img := c.Image()
 	x := &view.Cluster{Self: c.Self, Revision: img.Version(), ISR: map[int]int{}}
+	if at := img.Recovered(); at.UnixMilli() > 0 {
+		x.Recovered = at.UTC()
+	}
 	if c.Member != nil {
 		c.Member(img, x)
 	}

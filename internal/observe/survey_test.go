@@ -169,6 +169,9 @@ func TestRecoveredPartitionsWaitForAnOperator(t *testing.T) {
 	w.put(metadata.KV{Key: metadata.ClusterKey,
 		Value: metadata.Cluster{ID: "c", Recovered: 1, FeatureLevel: metadata.MaxFeatureLevel}.Encode()})
 	w.partition(metadata.Partition{Leader: -1})
+	if at := w.at(time.Now()).Recovered; !at.Equal(time.UnixMilli(1)) {
+		t.Errorf("recovered at %v", at)
+	}
 	if l := w.at(time.Now()).Leaderless; len(l) != 1 || l[0].Why != view.Recovered || len(l[0].Brokers) > 0 || !l[0].Lossless {
 		t.Errorf("all replicas are there: %+v", l)
 	}
@@ -270,6 +273,9 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 // since, until an operator confirms it.
 func TestUncleanElectionsAreFoundUntilTheyAreConfirmed(t *testing.T) {
 	w := newWorld(t)
+	if at := w.at(time.Now()).Recovered; !at.IsZero() {
+		t.Errorf("recovered at %v", at)
+	}
 	for _, x := range []struct {
 		epoch, unclean, confirmed int32
 		want                      int

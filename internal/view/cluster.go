@@ -21,6 +21,8 @@ type Cluster struct {
 	Leaderless []Leaderless
 	Unclean    Partitions
 	Moving     int
+	// Recovered is when the metadata were last recovered (chronikd recover), UTC; zero: never.
+	Recovered time.Time
 	// Partitions counts all partitions. Apart are those of them without a leader, with too few
 	// replicas in sync, or with one on a broker that this one does not reach: while the ISR cannot
 	// change, nothing is acknowledged there with acks=all.
@@ -151,7 +153,8 @@ type Leaderless struct {
 	// Brokers have all acknowledged records of these partitions, as far as any broker has.
 	Brokers []int32
 	Sole    bool // no other broker has a replica of them
-	// Lossless: an election of a Recovered partition in which all replicas take part loses nothing.
+	// Lossless: an election of a Recovered partition in which all replicas take part loses nothing
+	// that one of them still has.
 	Lossless bool
 	For      time.Duration // since such partitions were first seen
 }

@@ -214,7 +214,9 @@ func recovered(l *view.Leaderless) (problem, remedy string) {
 			" may lose acknowledged records. Then " + remedy
 	case l.Lossless:
 		problem += "all of their replicas are there, and no broker reports a damaged log of them"
-		remedy += ", so no acknowledged record is lost"
+		remedy += ". So no acknowledged record is lost that a replica still has. All may lack one after a loss of power, under a profile " +
+			"that acknowledges before the sync, or if the recovered metadata lack a change of replicas. Nothing records that, so the " +
+			"election leaves a finding, until `chronikctl topic elect --confirm-loss`"
 	default:
 		problem += "all of their replicas are there, but below feature level 4 a longer log may lack acknowledged records"
 	}
@@ -695,10 +697,16 @@ func checkUnclean(c *view.Cluster, n *notes) {
 	if c.Unclean.Count == 0 {
 		return
 	}
+	recovered := ""
+	if !c.Recovered.IsZero() {
+		recovered = fmt.Sprintf("the metadata were recovered at %s; an election after that has lost nothing that a replica still had, if its line in "+
+			"the log of the controller has an empty not_compared and no damaged log: then only confirm it. Otherwise ",
+			c.Recovered.Format(time.RFC3339))
+	}
 	n.addShared(health.Finding{Severity: health.Warn, Subject: "unclean elections",
 		Problem: partitionsText(&c.Unclean) + ": a leader was elected that may lack acknowledged records",
 		Works:   "these partitions can be written and read",
-		Remedy: "compare the records with their source, and produce again what is missing; the log of the controller at the time of the election has the " +
+		Remedy: recovered + "compare the records with their source, and produce again what is missing; the log of the controller at the time of the election has the " +
 			"replicas and their log ends; then " + health.Command("chronikctl", "topic", "elect", "--confirm-loss") +
 			" ends this finding, which stays until then (" + clusterPage + ")"})
 }

@@ -521,6 +521,36 @@ func TestStoppedReplicasAndUncleanElections(t *testing.T) {
 	})
 }
 
+// After a recovery, the finding of partitions that wait for an election and the one that the
+// election leaves promise the same, and name what ends the latter.
+func TestTheElectionAfterARecoveryIsJudgedAlikeBeforeAndAfter(t *testing.T) {
+	before := member(func(c *view.Cluster) {
+		c.Leaderless = []view.Leaderless{{Partitions: some(1, "a-0"), Why: view.Recovered, Lossless: true, For: noLeaderAfter}}
+	})
+	after := member(func(c *view.Cluster) {
+		c.Unclean, c.Recovered = some(1, "a-0"), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	})
+	for check, x := range map[string]struct {
+		f    Facts
+		want []string
+	}{
+		"leaderless": {before, []string{"that a replica still has", "--confirm-loss"}},
+		"unclean":    {after, []string{"2026-01-02T03:04:05Z", "that a replica still had", "not_compared", "--confirm-loss"}},
+	} {
+		findings, _ := examined(t, Checks(), &x.f)
+		i := slices.IndexFunc(findings, func(f health.Finding) bool { return f.Check == check })
+		if i < 0 {
+			t.Errorf("%s: %+v", check, findings)
+			continue
+		}
+		for _, want := range x.want {
+			if !strings.Contains(findings[i].Remedy, want) {
+				t.Errorf("%s: no %q in %s", check, want, findings[i].Remedy)
+			}
+		}
+	}
+}
+
 // The finding says what the controller does for a broker to which others cannot connect.
 func TestWhatTheControllerDoesForABrokerThatIsNotReached(t *testing.T) {
 	x := &view.Unreached{Broker: 2, Follows: true, Address: "b:1", Err: "connection refused"}

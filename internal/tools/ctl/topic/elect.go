@@ -247,7 +247,7 @@ func uncleanLoss(p kadm.PartitionDetail, at eligible) string {
 		if away := p.OfflineReplicas; len(away) > 0 {
 			return unknown + fmt.Sprintf("what only %s may have is lost, because not all replicas take part", brokersText(away))
 		}
-		return unknown + fmt.Sprintf("all of them, on %s, take part, and `chronikctl cluster health` reports whether any record is lost",
+		return unknown + fmt.Sprintf("all of them, on %s, take part, and `chronikctl cluster health` reports whether any record can be lost",
 			brokersText(p.Replicas))
 	}
 	return fmt.Sprintf("%s may have acknowledged records that the other replicas lack, which are lost unless it is elected", brokersText(whole))
