@@ -49,7 +49,10 @@ func clusterFaults() (list []fault) {
 	})
 	list = append(list, fault{name: "cluster-broker-twice", checks: []string{"processes"}, plant: func(_ *testing.T, s *sick) {
 		s.health.Add(func(f *checks.Facts) {
-			f.Twins = []view.Twins{{Broker: 3, Addresses: []string{"c:9092", "d:9092"}, Copies: true}}
+			f.Twins = []view.Twins{{Broker: 3, Copies: true, Processes: []view.Process{
+				{Address: "c:9092", Host: "10.0.0.3", Registered: true, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+				{Address: "d:9092", Host: "10.0.0.4", Since: time.Date(2026, 1, 3, 3, 4, 5, 0, time.UTC)},
+			}}}
 		})
 	}})
 	add("replica-stopped", "stopped_replica", func(c *view.Cluster) { c.Stopped = []view.Stopped{{Partitions: some, Leader: 2}} })

@@ -161,10 +161,10 @@ func (l *Links) hello(lane Lane) *Hello {
 	return h
 }
 
-// check compares two hellos, and asks the daemon.
-func (l *Links) check(here, peer *Hello) *Mismatch {
+// check compares two hellos, and asks the daemon. from is the address of the peer's end.
+func (l *Links) check(here, peer *Hello, from net.Addr) *Mismatch {
 	if peer.Process != l.process {
-		l.opts.Met(*peer, time.Now())
+		l.opts.Met(*peer, from, time.Now())
 	}
 	if m := compare(here, peer); m != nil {
 		return m
@@ -227,7 +227,7 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	if peer.FeatureLevel >= here.FeatureLevel {
 		l.earlier.Delete(t.Address)
 	}
-	m := l.check(here, peer)
+	m := l.check(here, peer, c.nc.RemoteAddr())
 	if m == nil {
 		c.peer = *peer
 		m = t.check(peer)
@@ -246,10 +246,11 @@ func (l *Links) negotiate(c *Conn, t Target, lane Lane, dialer uint32) error {
 	_, err = c.expect(frame.RY)
 	if m := (*Mismatch)(nil); errors.As(err, &m) && m.Other != "" {
 		other := Hello{Identity: here.Identity} // a process of which only the address is known
+		other.BrokerEpoch = -1
 		if other.Address = m.Other; m.Reason != Superseded {
 			other.Member = 0 // it has another one, which is not known
 		}
-		l.opts.Met(other, time.Now().Add(-l.opts.Silence))
+		l.opts.Met(other, nil, time.Now().Add(-l.opts.Silence))
 	}
 	if err != nil {
 		return err
@@ -296,7 +297,7 @@ func (l *Links) answer(c *Conn, hello []byte, claim func(*Hello) *Mismatch) erro
 	}
 	m := prove(l.opts.Secrets, &peer, here, bound, p)
 	if m == nil {
-		m = l.check(here, &peer)
+		m = l.check(here, &peer, c.nc.RemoteAddr())
 	}
 	if m == nil {
 		m = claim(&peer)

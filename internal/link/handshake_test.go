@@ -457,11 +457,11 @@ func TestBothProcessesOfABrokerAreMet(t *testing.T) {
 				met := map[sight]int{}
 				add := func(node int32) *broker {
 					return n.add(t, node, func(o *Options) {
-						o.Met = func(h Hello, at time.Time) {
+						o.Met = func(h Hello, from net.Addr, at time.Time) {
 							mu.Lock()
 							defer mu.Unlock()
-							if at.After(time.Now()) {
-								t.Errorf("met at %v", at)
+							if at.After(time.Now()) || (h.Process != 0) != (from != nil) {
+								t.Errorf("met at %v, from %v: %+v", at, from, h)
 							}
 							met[sight{node, h.Node, h.Address, h.Process}]++
 						}

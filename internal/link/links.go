@@ -54,9 +54,9 @@ type Options struct {
 	// already. It must not block, and owns the tunnel. With nil the lane is refused.
 	Client func(t *Tunnel, early []byte, node int32, of *ClientHello)
 	// Met is called for each other process that has proved who it is, in each handshake, whatever
-	// its result, and when a connection shows that a process ran at a time. It must not block.
-	// Default: none.
-	Met func(peer Hello, at time.Time)
+	// its result, and when a connection shows that a process ran at a time. from is the other end
+	// of its connection, nil if another process told of it. It must not block. Default: none.
+	Met func(peer Hello, from net.Addr, at time.Time)
 	// Notify is called for each Event. It must not block. Default: none.
 	Notify func(Event)
 	// Log receives a line for each refusal and each end of a connection. Default: none.
@@ -184,7 +184,7 @@ func New(opts Options) (*Links, error) {
 		opts.Urgent = func(uint16) bool { return false }
 	}
 	if opts.Met == nil {
-		opts.Met = func(Hello, time.Time) {}
+		opts.Met = func(Hello, net.Addr, time.Time) {}
 	}
 	if opts.Notify == nil {
 		opts.Notify = func(Event) {}

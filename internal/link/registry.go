@@ -60,10 +60,10 @@ func (l *Links) claim(c *Conn, peer *Hello) (*serving, *Mismatch) {
 	}
 	key := peerLane{peer.Node, peer.Lane, peer.Dialer}
 	s := &serving{Conn: c, key: key, ended: make(chan struct{})}
-	var ran *Hello // another process, whose connection has not ended
+	var ran *serving // of another process, whose connection has not ended
 	defer func() {
 		if ran != nil {
-			l.opts.Met(*ran, time.Now().Add(-l.opts.Silence))
+			l.opts.Met(ran.hello, ran.nc.RemoteAddr(), time.Now().Add(-l.opts.Silence))
 		}
 	}()
 	l.mu.Lock()
@@ -76,7 +76,7 @@ func (l *Links) claim(c *Conn, peer *Hello) (*serving, *Mismatch) {
 		replaces, m := supersedes(peer, &old.hello, old.key == key)
 		if m != nil {
 			if old.hello.Process != peer.Process {
-				m.Other, ran = old.hello.Address, &old.hello
+				m.Other, ran = old.hello.Address, old
 			}
 			return nil, m
 		}

@@ -162,12 +162,21 @@ type Leaderless struct {
 // Twins are several processes that run as one broker.
 type Twins struct {
 	Broker int32
-	// Addresses are what they advertise to other brokers, sorted and each once; an empty one is not
-	// known.
-	Addresses []string
+	// Processes are at least two, sorted by Address, Host and Since.
+	Processes []Process
 	// Copies: they have the same metadata directory, or copies of it, so that each ends the
 	// connections of the other one. Otherwise one is refused as long as the other one is connected.
 	Copies bool
+}
+
+// Process is one of Twins. What is not known is empty.
+type Process struct {
+	Address string // that it advertises to other brokers
+	Host    string // from which it connects, without a port
+	// Since is when this broker has met it first, UTC. Only of itself it knows the begin.
+	Since time.Time
+	// Registered: of these processes, its registration is the newest one that this broker knows.
+	Registered bool
 }
 
 // Stopped is a group of replicas of this broker that cannot follow one leader.

@@ -503,24 +503,26 @@ const mostTwins = 10
 func checkProcesses(f *Facts, n *notes) {
 	for i := range f.Twins[:min(len(f.Twins), mostTwins)] {
 		t := &f.Twins[i]
-		where, end := "both advertise "+addressText(t.Addresses[0]), "on the machine where it was not meant to run"
-		if len(t.Addresses) > 1 {
-			names := make([]string, 0, len(t.Addresses))
-			for _, a := range t.Addresses {
-				names = append(names, addressText(a))
-			}
-			where, end = "they advertise "+strings.Join(names, " and "), "at "+strings.Join(names, " or ")+", whichever is not meant"
+		each, at := make([]string, 0, len(t.Processes)), make([]string, 0, len(t.Processes))
+		for i := range t.Processes {
+			p := &t.Processes[i]
+			each, at = append(each, processText(p)), append(at, placeText(p))
+		}
+		slices.Sort(at)
+		end := "on the machine where it was not meant to run"
+		if at = slices.Compact(at); len(at) > 1 {
+			end = strings.Join(at, " or ") + ", whichever is not meant"
 		}
 		x := health.OfBroker(t.Broker)
 		x.Subject = "processes of " + x.Subject
 		x.Severity, x.Holds = health.Bad, fmt.Sprintf("end one of the two processes of broker %d", t.Broker)
-		x.Problem = fmt.Sprintf("two processes run with node.id=%d, and %s: ", t.Broker, where)
+		x.Problem = fmt.Sprintf("two processes run with node.id=%d: one %s; ", t.Broker, strings.Join(each, ", and one "))
 		if t.Copies {
 			x.Problem += "each ends the connections of the other one, so that at times neither serves clients"
 			x.Works = "the other brokers lead what has another replica in sync"
 		} else {
 			x.Severity = health.Warn
-			x.Problem += "one has another data directory, and is refused as long as the other one is connected"
+			x.Problem += "they have different data directories, and one is refused as long as the other one is connected"
 			x.Works = "everything, until the one that is connected ends and the other one takes its place"
 		}
 		x.Remedy = fmt.Sprintf("end the process %s, for example the one on a copy of a machine or of a data directory, and do nothing else: the "+
@@ -536,8 +538,30 @@ func (f *Facts) ofTwins(broker int32, x *health.Finding) {
 	}
 }
 
-// addressText returns an address that a process advertises.
-func addressText(a string) string { return cmp.Or(a, "an address that its version does not tell") }
+// processText describes one of several processes of a broker, as far as it is known.
+func processText(p *view.Process) string {
+	parts := []string{"advertises " + cmp.Or(p.Address, "an address that its version does not tell")}
+	if p.Host != "" {
+		parts = append(parts, "connects from "+p.Host)
+	}
+	if p.Registered {
+		parts = append(parts, "has the newest registration")
+	}
+	if !p.Since.IsZero() {
+		parts = append(parts, "was first met at "+p.Since.Format(time.RFC3339))
+	}
+	last := len(parts) - 1
+	return strings.TrimPrefix(strings.Join(parts[:last], ", ")+" and "+parts[last], " and ")
+}
+
+// placeText returns where to find a process.
+func placeText(p *view.Process) string {
+	text := "at " + cmp.Or(p.Address, "an address that its version does not tell")
+	if p.Host != "" {
+		text += " on " + p.Host
+	}
+	return text
+}
 
 // twins returns the cause of all that follows from two processes that run as one of some brokers,
 // empty if there are none.
