@@ -296,7 +296,7 @@ func (a *received) report() *Report {
 	r.Omitted = max(r.Omitted, 0) + a.Findings.omitted
 	cut(maxName, &r.Version, &r.Phase)
 	for i := range r.Progress {
-		cut(maxText, &r.Progress[i])
+		shorten(&r.Progress[i])
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -304,16 +304,17 @@ func (a *received) report() *Report {
 			f.Severity = Warn
 		}
 		cut(maxName, &f.Check)
-		cut(maxText, &f.Subject, &f.Problem, &f.Works, &f.Remedy, &f.Holds)
+		shorten(&f.Subject, &f.Problem, &f.Works, &f.Holds)
+		shortenRemedy(&f.Remedy)
 		f.About.bound()
 	}
 	for i := range r.Checks {
 		x := &r.Checks[i]
 		cut(maxName, &x.Name)
-		cut(maxText, &x.Doc)
+		shorten(&x.Doc)
 		x.Saw = slices.Clone(x.Saw[:min(len(x.Saw), maxList)])
 		for j := range x.Saw {
-			cut(maxText, &x.Saw[j])
+			shorten(&x.Saw[j])
 		}
 	}
 	for i := range r.Brokers {
@@ -339,7 +340,7 @@ func (a *About) bound() {
 	}
 }
 
-// cut cuts texts to at most so many bytes, without a part of a character at the end.
+// cut cuts names to at most so many bytes, without a part of a character at the end.
 func cut(most int, texts ...*string) {
 	for _, s := range texts {
 		if len(*s) > most {
