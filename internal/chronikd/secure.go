@@ -116,7 +116,13 @@ func (c *commandLine) secureAddCommand() *cobra.Command {
 			if err != nil {
 				return usage(fmt.Errorf("secure add %s: %w", dir, err))
 			}
-			_, err = fmt.Fprint(c.Out, made.Summary())
+			summary := made.Summary()
+			if file, err := contexts.Open(c.getenv); err == nil { // without one, there is none to extend
+				for _, command := range made.ContextCommands(file) {
+					summary += "when they run: " + command + "\n"
+				}
+			}
+			_, err = fmt.Fprint(c.Out, summary)
 			return err
 		},
 	}

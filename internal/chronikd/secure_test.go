@@ -296,6 +296,25 @@ func addTo(t *testing.T) (dir string, add func(args ...string) (code int, out, e
 	}
 }
 
+// Contexts of the cluster get a command that adds the new broker, and others and those that have it
+// already do not.
+func TestSecureAddNamesTheContextsThatLackTheBroker(t *testing.T) {
+	dir, _ := addTo(t)
+	path := filepath.Join(t.TempDir(), "contexts.yaml")
+	text := "contexts:\n  prod: {brokers: [a.example.com:9093], tls-ca: CA}\n  whole: {brokers: ['d.example.com:9093'], tls-ca: CA}\n" +
+		"  other: {brokers: [a.example.com:9093], tls-ca: /other/ca.pem}\n"
+	text = strings.ReplaceAll(text, "CA", filepath.Join(dir, "ca.pem"))
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	code, out, errs := execute(t, []string{contexts.EnvFile + "=" + path}, "secure", "add", dir, "--nodes", "d.example.com:9093")
+	const want = "when they run: chronikctl context set prod brokers=a.example.com:9093,d.example.com:9093\n"
+	if code != exit.OK || !strings.HasSuffix(out, want) || strings.Count(out, "context set") != 1 {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if now := content(t, path); now != text {
+		t.Errorf("the contexts have changed: %s", now)
+	}
+}
+
 // A broker that joins has the cluster's secret and seeds, and a certificate whose names the
 // authority's new one permits. The brokers that are there change in nothing but this new one.
 func TestSecureAdd(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/chronik-io/chronik/internal/cli/contexts"
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/security/files"
 )
@@ -257,6 +259,29 @@ func (x *Addition) replaceAuthority(text []byte) error {
 		}
 	}
 	return files.Replace(all)
+}
+
+// ContextCommands returns, for each context of chronikctl that has the cluster's authority and
+// lacks an address of a new broker, the command that adds it. It changes no context: the brokers do
+// not run yet.
+func (x *Addition) ContextCommands(file *contexts.File) (commands []string) {
+	for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
+		c := file.Contexts[name]
+		if c[contexts.TLSCA] != filepath.Join(x.dir, "ca.pem") || c[contexts.Brokers] == "" {
+			continue
+		}
+		known := strings.Split(c[contexts.Brokers], ",")
+		all := slices.Clone(known)
+		for i := range x.nodes {
+			if at := bootstrap(x.nodes[i : i+1]); !slices.Contains(all, at) {
+				all = append(all, at)
+			}
+		}
+		if len(all) > len(known) {
+			commands = append(commands, fmt.Sprintf("chronikctl context set %s %s=%s", name, contexts.Brokers, strings.Join(all, ",")))
+		}
+	}
+	return commands
 }
 
 // Summary returns what was made and what to do next, in this order. It does not say who has which
