@@ -511,11 +511,17 @@ func (n *node) compacted(written error) error {
 	return nil
 }
 
-// confirm notes which question about the leadership a majority has answered.
+// confirm notes which question about the leadership a majority has answered. The library also
+// returns answers to questions from before a failure. They show nothing: another leader may have
+// been elected since.
 func (n *node) confirm(answers []raft.ReadState) {
 	for _, a := range answers {
 		tick := binary.BigEndian.Uint64(a.RequestCtx)
-		n.confirmed, n.doubted = n.asked[tick], false
+		at, known := n.asked[tick]
+		if !known {
+			continue
+		}
+		n.confirmed, n.doubted = at, false
 		for t := range n.asked {
 			if t <= tick {
 				delete(n.asked, t)

@@ -202,6 +202,8 @@ var rules = []rule{
 		"if l.opt.Leadership.Sole() {", "if false {", "TestTheBrokerOfTheOnlyVoterIsNotFenced"},
 	{"the only voter waits for an election after a change of members", "metadata/raftstore/node.go",
 		"err = n.work() // before", "_ = 0 // before", "TestTheOnlyVoterLeadsAtOnceAfterAChangeOfMembers"},
+	{"an answer from before a failure confirms a leader", "metadata/raftstore/node.go",
+		"if !known {", "if !known && false {", "TestAnAnswerFromBeforeAFailureConfirmsNothing"},
 	{"the only voter votes for another member", "metadata/raftstore/node.go",
 		"if n.sole != 0 && (m.GetType() == pb.MsgVote", "if false && (m.GetType() == pb.MsgVote", "TestTheOnlyVoterVotesForNobodyElse"},
 	{"a batch joins the transaction before", "coordinator/txn/gate/holders.go",
