@@ -209,7 +209,7 @@ func (k *Keeper) Ask(c Client) (instance [16]byte, s Subscription, err error) {
 // ErrMalformed, or that of read; after ErrCodec the client may ask at once. A push that is
 // malformed from some point on is stored up to there.
 func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]byte, error)) error {
-	s, err := k.admit(&c, subscription, last)
+	e, s, err := k.admit(&c, subscription, last)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]by
 	if err != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if e := k.clients[c.Instance]; e != nil {
+		if k.clients[c.Instance] == e {
 			e.again = errors.Is(err, ErrCodec)
 		}
 		return err
@@ -235,7 +235,7 @@ func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]by
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.omitted += beyond
-	if e := k.clients[c.Instance]; e != nil { // otherwise another client took its room meanwhile
+	if k.clients[c.Instance] == e { // otherwise another client took its room or its instance id meanwhile
 		for i := range points {
 			k.store(e, &points[i])
 		}
@@ -243,29 +243,30 @@ func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]by
 	return malformed
 }
 
-// admit checks whether a push is due.
-func (k *Keeper) admit(c *Client, subscription int32, last bool) (s Subscription, err error) {
+// admit checks whether a push is due, and returns the entry of its client. Once mu is released,
+// k.clients may have another entry for the instance id.
+func (k *Keeper) admit(c *Client, subscription int32, last bool) (e *client, s Subscription, err error) {
 	s = k.subscription(c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(s.Metrics) == 0 {
-		return s, ErrSubscription
+		return nil, s, ErrSubscription
 	}
 	now := k.now()
-	e := k.entry(c, now)
+	e = k.entry(c, now)
 	due := e.pushed.IsZero() || e.asked.After(e.pushed) || now.Sub(e.pushed) >= s.Interval || e.told != s.ID
 	switch {
 	case e.ended:
-		return s, ErrEnded
+		return nil, s, ErrEnded
 	case !due && !last:
-		return s, ErrTooEarly
+		return nil, s, ErrTooEarly
 	case subscription != s.ID:
 		e.again = true
-		return s, ErrSubscription
+		return nil, s, ErrSubscription
 	}
 	e.pushed, e.told, e.ended, e.again = now, s.ID, last, false
 	k.touch(e, now, s.Interval)
-	return s, nil
+	return e, s, nil
 }
 
 // subscription returns what a client is asked for. The selectors may be many and long, so they are

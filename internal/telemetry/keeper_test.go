@@ -297,6 +297,31 @@ func TestAnInstanceBelongsToItsUser(t *testing.T) {
 	}
 }
 
+// While a push is read, another user takes its instance id. The push is not stored as that user's,
+// and lets it ask no earlier.
+func TestAPushIsNotStoredInAnothersName(t *testing.T) {
+	k := newKeeper(t, map[string]string{"metrics": "*", "interval.ms": "1000"})
+	for i, unread := range []error{nil, ErrCodec} {
+		c := clientAt(i, "10.0.0.1")
+		other := c
+		other.User, other.ID = "User:other", "other"
+		_, s, err := k.Ask(c)
+		must.OK(t, err)
+		_ = k.Push(c, s.ID, false, func() ([]byte, error) {
+			if _, _, err := k.Ask(other); err != nil {
+				t.Error(err)
+			}
+			return metricsData(gauge("a", number(1))), unread
+		})
+		if v := k.View(); len(v.Series) != 0 {
+			t.Errorf("%+v", v.Series)
+		}
+		if _, _, err := k.Ask(other); !errors.Is(err, ErrTooEarly) {
+			t.Errorf("the other user asks again: %v", err)
+		}
+	}
+}
+
 // One origin pushes more than there is room for, and others find room all the same.
 func TestAnOriginThatPushesMuchYields(t *testing.T) {
 	k := newKeeper(t, map[string]string{"metrics": "*", "interval.ms": "1000"})
