@@ -1,6 +1,8 @@
 package group
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
@@ -46,6 +48,7 @@ func (s *Shard) describeTasks(c *streams, r *kmsg.StreamsGroupDescribeResponseGr
 }
 
 // describeSubtopology describes a subtopology, with the numbers of partitions if they are known.
+// The lists of names are copies: who gets the answer may append to them, in another goroutine.
 func (s *Shard) describeSubtopology(c *streams, i int) kmsg.StreamsGroupDescribeResponseGroupTopologySubtopology {
 	sub := &c.topology.Subtopologies[i]
 	changelogs, repartitions := sub.Changelogs, sub.RepartitionSources
@@ -55,7 +58,8 @@ func (s *Shard) describeSubtopology(c *streams, i int) kmsg.StreamsGroupDescribe
 		}
 	}
 	d := kmsg.NewStreamsGroupDescribeResponseGroupTopologySubtopology()
-	d.SubtopologyID, d.SourceTopics, d.RepartitionSinkTopics = sub.ID, sub.SourceTopics, sub.RepartitionSinks
+	d.SubtopologyID = sub.ID
+	d.SourceTopics, d.RepartitionSinkTopics = slices.Clone(sub.SourceTopics), slices.Clone(sub.RepartitionSinks)
 	d.StateChangelogTopics, d.RepartitionSourceTopics = describedTopics(changelogs), describedTopics(repartitions)
 	return d
 }

@@ -234,6 +234,22 @@ func TestStreamsInternalTopics(t *testing.T) {
 	w.replays()
 }
 
+// Descriptions share no list with the group, and none with each other.
+func TestADescribedTopologyIsACopy(t *testing.T) {
+	w := newWorld(t, quick())
+	w.newStreamsClient("a", wordCount())
+	first, second := w.streamsDescribed().Topology, w.streamsDescribed().Topology
+	of := &first.Subtopologies[0]
+	for _, names := range [][]string{of.SourceTopics, of.RepartitionSinkTopics} {
+		names[0] = "changed"
+	}
+	for _, d := range []*kmsg.StreamsGroupDescribeResponseGroupTopology{second, w.streamsDescribed().Topology} {
+		if s := d.Subtopologies[0]; s.SourceTopics[0] != "in" || s.RepartitionSinkTopics[0] != "r" {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 func TestStreamsStandbys(t *testing.T) {
 	w := newWorld(t, quick())
 	w.topic("in", 2)
