@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/security/origin"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Kind is what happened, as a line names it.
@@ -279,7 +280,7 @@ func (l *Log) Record(e Event) {
 // caller's.
 func bounded(e Event) Event {
 	for _, s := range []*string{&e.Who, &e.Host, &e.From, &e.Listener, &e.Mechanism, &e.ID, &e.API, &e.Operation, &e.Resource, &e.Why} {
-		*s = strings.Clone(clip(*s))
+		*s = strings.Clone(text.Cut(*s, maxText))
 	}
 	return e
 }

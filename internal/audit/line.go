@@ -7,7 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Bounds of a line, in bytes.
@@ -53,14 +54,14 @@ func (l *Log) encode(x line) []byte {
 		j.Version, j.Correlation = &x.Version, &x.Correlation
 	}
 	if x.Rule != nil {
-		j.Rule = clip(x.Rule())
+		j.Rule = text.Cut(x.Rule(), maxText)
 	}
-	text, err := json.Marshal(&j)
+	b, err := json.Marshal(&j)
 	if err != nil { // Old or New is not JSON
-		text, _ = json.Marshal(&lineJSON{Time: j.Time, Kind: j.Kind, Who: j.Who, From: j.From, Why: clip(err.Error()),
+		b, _ = json.Marshal(&lineJSON{Time: j.Time, Kind: j.Kind, Who: j.Who, From: j.From, Why: text.Cut(err.Error(), maxText),
 			N: j.N, Node: j.Node})
 	}
-	return append(printable(text), '\n')
+	return append(printable(b), '\n')
 }
 
 // value returns the value of a change, or a note if it is too long for a line.
@@ -71,26 +72,14 @@ func value(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-// clip returns the first maxText bytes of a text, without a part of a character at its end.
-func clip(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	end := maxText
-	for end > maxText-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
-}
-
 // printable escapes the characters that JSON permits and that are not printable, such as those that
 // change the direction of text or begin a terminal's commands.
-func printable(text []byte) []byte {
-	if !bytes.ContainsFunc(text, hidden) {
-		return text
+func printable(line []byte) []byte {
+	if !bytes.ContainsFunc(line, hidden) {
+		return line
 	}
 	var b strings.Builder
-	for _, r := range string(text) {
+	for _, r := range string(line) {
 		switch {
 		case !hidden(r):
 			b.WriteRune(r)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -216,9 +215,5 @@ func pair(b []byte) (key, value string, err error) {
 
 // text returns at most 256 bytes of a string, valid as a label of Prometheus.
 func text(b []byte) string {
-	s := string(b[:min(len(b), maxText)])
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "")
-	}
-	return s
+	return strings.ToValidUTF8(string(b[:min(len(b), maxText)]), "")
 }

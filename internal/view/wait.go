@@ -1,6 +1,6 @@
 package view
 
-import "strings"
+import "github.com/chronik-io/chronik/internal/text"
 
 // Bounds of a response of GET /v1/waits.
 const (
@@ -92,11 +92,12 @@ type TraceStep struct {
 	Steps []WaitStep `json:"steps"`
 }
 
-// Cut returns a text that a client chose, at most MaxWaitText bytes of it.
+// Cut returns a text that a client chose, at most MaxWaitText bytes of it, with a mark if it was
+// longer.
 func Cut(s string) string {
 	if len(s) <= MaxWaitText {
 		return s
 	}
 	const more = "…"
-	return strings.ToValidUTF8(s[:MaxWaitText-len(more)], "") + more
+	return text.Cut(s, MaxWaitText-len(more)) + more
 }

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -106,7 +107,7 @@ func (t *Table) Refused(k view.RefusalKind, cause, rule string, who Who, wait ti
 		return
 	}
 	for _, s := range []*string{&cause, &rule, &who.User, &who.ClientID, &who.Address} {
-		*s = short(*s)
+		*s = text.Cut(*s, maxText)
 	}
 	now := t.clock()
 	number := now.UnixNano() / int64(slot)
@@ -121,21 +122,17 @@ func (t *Table) Refused(k view.RefusalKind, cause, rule string, who Who, wait ti
 	e.last = now
 	e.add(number, wait)
 	if detail != nil && e.noted != number {
-		text, lift := detail()
-		e.detail, e.lift, e.noted = strings.Clone(clip(text)), lift, number
+		why, lift := detail()
+		e.detail, e.lift, e.noted = strings.Clone(clip(why)), lift, number
 	}
 }
 
-// short returns what is kept of a name.
-func short(text string) string { return text[:min(len(text), maxText)] }
-
 // clip returns what is kept of a sentence: whole words.
-func clip(text string) string {
-	if len(text) <= maxText {
-		return text
+func clip(why string) string {
+	if len(why) <= maxText {
+		return why
 	}
-	text = short(text)
-	return text[:max(strings.LastIndexByte(text, ' '), 0)] + " …"
+	return why[:max(strings.LastIndexByte(why[:maxText], ' '), 0)] + " …"
 }
 
 // kept returns a copy of a key that may be a part of a request's memory.
@@ -221,7 +218,7 @@ func (t *Table) Passed(k view.RefusalKind, user string) {
 	if x.passed == nil {
 		x.passed = map[string]*window{}
 	}
-	for _, name := range slices.Compact([]string{"", short(user)}) {
+	for _, name := range slices.Compact([]string{"", text.Cut(user, maxText)}) {
 		w := x.passed[name]
 		if w == nil {
 			if name != "" && !x.users[name] || len(x.passed) > maxEntries {

@@ -40,6 +40,15 @@ func TestRefusalsOfTheLastMinute(t *testing.T) {
 	}
 }
 
+// A long name ends with a whole character.
+func TestALongName(t *testing.T) {
+	table := New(time.Now)
+	table.Refused(view.RefusedLogin, "PLAIN", "", Who{ClientID: "c" + strings.Repeat("é", 200)}, 0, nil)
+	if got, want := table.Last()[0].Who.ClientID, "c"+strings.Repeat("é", 127); got != want {
+		t.Errorf("%q", got)
+	}
+}
+
 // A long reason ends with a whole word.
 func TestALongReason(t *testing.T) {
 	table := New(time.Now)
