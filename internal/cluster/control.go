@@ -112,7 +112,8 @@ func (l leadership) Sole() bool { return l.c.store.Sole() != 0 }
 
 // Register registers this process and begins its heartbeats, which end with Close. It blocks until
 // the controller has accepted the registration, and returns the broker epoch. The error matches
-// membership.ErrRefused, or is that of ctx.
+// membership.ErrRefused, or is that of ctx, or says why this node's metadata cannot be read. If no
+// other node may lead, the error may also be that of the disk on which this one writes them.
 func (c *Cluster) Register(ctx context.Context, incarnation [16]byte, logs *Logs) (epoch int64, err error) {
 	own := logs.registration(c.o.Log)
 	a := membership.NewAgent(membership.AgentOptions{

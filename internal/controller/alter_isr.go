@@ -10,10 +10,11 @@ import (
 )
 
 // AlterISR requests changes of the ISR and the ELR of partitions, each in a transaction of its own,
-// so that a conflict concerns one partition. The error of a change matches metadata.ErrConflict,
-// and is a *metadata.ConflictError, if it was refused: retrying cannot help, because its
-// revisions are in the past. After any other error its outcome is unknown. nil means
-// that it was accepted. AlterISR blocks until all changes have an outcome or the context ends.
+// so that a conflict concerns one partition. A change without an error was accepted. If its error
+// matches metadata.ErrConflict, and is a *metadata.ConflictError, it was refused: retrying cannot
+// help, because its revisions are in the past. If its error is an *Error, it is invalid and was not
+// made. After any other error it may have been accepted. AlterISR blocks until all changes have an
+// outcome or the context ends.
 func (c *Controller) AlterISR(ctx context.Context, changes []metadata.ISRChange) []error {
 	errs := make([]error, len(changes))
 	var all sync.WaitGroup
@@ -47,7 +48,11 @@ func (c *Controller) alterISR(ctx context.Context, x *metadata.ISRChange) error 
 	}
 	p.ISR, p.ELR = slices.Clone(x.ISR), slices.Clone(x.ELR)
 	p.PartitionEpoch++
-	if msg := p.Check(); msg != "" || len(p.ISR) == 0 {
+	msg := p.Check()
+	if msg == "" && len(p.ISR) == 0 {
+		msg = "no replica would be in sync"
+	}
+	if msg != "" {
 		return refuse(InvalidRequest, "invalid ISR %v and ELR %v of a partition with the replicas %v: %s", x.ISR, x.ELR, p.Replicas, msg)
 	}
 	txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}, Put: []metadata.KV{{Key: key, Value: p.Encode()}}}

@@ -90,3 +90,14 @@ func TestISRChangesAreIndependent(t *testing.T) {
 		t.Errorf("%v", errs)
 	}
 }
+
+// The error of a change that leaves no replica in sync says so, also if there is no leader.
+func TestAnEmptyISRIsRefusedWithAReason(t *testing.T) {
+	w := newWorld(t)
+	w.lead()
+	w.topic(metadata.Partition{Leader: -1, Replicas: []int32{1}, ELR: []int32{1}})
+	err := w.alter(metadata.ISRChange{TopicPartition: tpA, Revision: w.applier.Image().Partition(tpA).Revision})
+	if want := "invalid ISR [] and ELR [] of a partition with the replicas [1]: no replica would be in sync"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

@@ -47,7 +47,7 @@ func NewLogins(cfg *config.Config, log *zap.Logger) (*Logins, error) {
 	s := &cfg.Security
 	opt := login.Options{MaxSession: s.MaxReauth, Delay: s.FailedDelay}
 	if s.OAuth.JWKS != "" {
-		fetch := func(context.Context) ([]byte, error) {
+		fetch := func(context.Context) ([]byte, error) { // reading a file cannot be interrupted
 			text, _, err := files.Read(s.OAuth.JWKS)
 			return text, err
 		}

@@ -24,7 +24,9 @@ const (
 
 // KeysOptions say from where keys come.
 type KeysOptions struct {
-	// Fetch reads a JSON web key set (RFC 7517), from a file or with FetchURL, within 5 seconds.
+	// Fetch reads a JSON web key set (RFC 7517), from a file or with FetchURL. Its context ends
+	// after 5 seconds. If it does not return then, as from a file system that hangs, logins
+	// continue with the former keys, and State shows the fetch before.
 	Fetch func(context.Context) ([]byte, error)
 	// Every is how often the set is read again. Default 5 minutes.
 	Every time.Duration

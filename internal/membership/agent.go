@@ -47,7 +47,7 @@ type AgentOptions struct {
 	// Request is what the broker registers. Seen is filled in from Registered.
 	Request controller.RegisterRequest
 	// Registered returns the revision and the incarnation of the broker's registration that this
-	// node's metadata shows; revision 0 means none.
+	// node's metadata shows; revision 0 means none. Its error ends Register.
 	Registered func(ctx context.Context) (revision int64, incarnation [16]byte, err error)
 	// Leader returns the metadata leader, 0 if none is known, and a channel that is closed when
 	// that changes.
@@ -114,8 +114,9 @@ func NewAgent(o AgentOptions) *Agent {
 }
 
 // Register registers the process with the controller, and asks again until that succeeds. The error
-// matches ErrRefused, or is that of ctx. A process that has registered replaces one that registered
-// later only once: two that have one node.id would do so for ever.
+// matches ErrRefused, or is that of ctx, or of Registered or Hopeless of the options. A process
+// that has registered replaces one that registered later only once: two that have one node.id would
+// do so for ever.
 func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 	var last int64    // the newest registration of another process that made ours stale
 	var former uint64 // the member that was asked last, if it does not lead or does not answer

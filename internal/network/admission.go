@@ -153,8 +153,8 @@ func (k *admission) tryGrow(a *arrival, n int64) bool {
 	return true
 }
 
-// grow is tryGrow that waits until the bytes fit. An error means that ctx ended and nothing was
-// charged.
+// grow is tryGrow that waits until the bytes fit. An error means that ctx ended. The bytes may have
+// been charged at the same moment; end releases them.
 func (k *admission) grow(ctx context.Context, a *arrival, n int64) error {
 	k.mu.Lock()
 	a.wants, a.granted = n, make(chan struct{})
@@ -174,7 +174,7 @@ func (k *admission) grow(ctx context.Context, a *arrival, n int64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stats.Canceled++
-	if i := slices.Index(a.class.queue, a); i >= 0 { // otherwise it was granted at the same moment, and end releases it
+	if i := slices.Index(a.class.queue, a); i >= 0 {
 		a.class.queue = slices.Delete(a.class.queue, i, i+1)
 		a.wants = 0
 		k.admit()

@@ -26,8 +26,8 @@ type Cluster interface {
 	// ForgetDeleted records that a broker has no logs of deleted topics left, in one transaction.
 	ForgetDeleted(ctx context.Context, broker int32, topics ...[16]byte) (revision int64, err error)
 	// AlterISR requests changes of ISRs, each in a transaction of its own, and returns an error for
-	// each. One that is a *metadata.ConflictError was refused; after any other one the outcome is
-	// unknown.
+	// each. A change whose error is a *metadata.ConflictError was refused, and retrying cannot
+	// help. After any other error it may have been accepted, and may be requested again.
 	AlterISR(ctx context.Context, changes []metadata.ISRChange) []error
 }
 

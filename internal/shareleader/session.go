@@ -214,7 +214,9 @@ func (x *sessions) idle(now time.Duration) *Session {
 	return nil
 }
 
-// endIdle ends a session whose member holds nothing, and reports whether it did.
+// endIdle ends an idle session whose member has no record locked. If it has one, the session counts
+// as used now: the locks end with time, and the session can end if it is idle until then. Either
+// way sessions.idle returns another session afterwards. endIdle reports whether it did one of both.
 func (s *Session) endIdle() bool {
 	if s.l.opt.Broken.Has(KeepIdle) {
 		return false
@@ -224,7 +226,6 @@ func (s *Session) endIdle() bool {
 	s.mu.Unlock()
 	for _, p := range held {
 		if p.holds(s.key.member) {
-			// Its locks end with time. Then it can go, if it has had no request by then.
 			s.l.mu.Lock()
 			if s.elem != nil {
 				s.since = s.l.now()

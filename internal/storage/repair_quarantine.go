@@ -106,9 +106,10 @@ type quarantineCopy struct {
 
 // quarantineLogs copies the journal's frames of logs with failed segments into one file for each
 // log, with one pass over the journal. replayQuarantine repairs the logs from these files later;
-// until then they pin neither the journal nor memory. Appends that wait in the journal's queue are
-// rolled back. It returns why the frames of which logs are not in a file: errInFlight for those
-// that must wait for writes in flight. The caller must not hold flushMu of the logs.
+// until then they pin neither the journal nor memory. Appends to logs out of use that wait in the
+// journal's queue are rolled back. It returns an error for each log that has frames to copy and has
+// no file. The error matches errInFlight if appends or writes in flight must end first. The caller
+// must not hold flushMu of the logs.
 func (d *Dir) quarantineLogs(logs []*Log) map[*Log]error {
 	copies, errs := map[ID]*quarantineCopy{}, map[*Log]error{}
 	defer func() {

@@ -86,8 +86,8 @@ func (c *commit) add(topic string, partition int32, metadata string) {
 	}
 }
 
-// checkCommitSize returns why offsets are too much, nil if they are not. An offset that replaces
-// another one without more metadata is always accepted.
+// checkCommitSize returns why offsets are too much, nil if they are not. Offsets outside of a
+// transaction that replace others without more metadata are never too much for the memory.
 func (s *Shard) checkCommitSize(c commit) *failure {
 	switch {
 	case c.record > s.cfg.MaxRecord:
