@@ -91,7 +91,7 @@ func networkDefs() []*Def {
 			atLeast(0)),
 		brokerDef("telemetry.max.bytes", Int, "1048576",
 			"The maximum number of bytes of metrics that a client may push at once (KIP-714), as compressed as it sends them. "+
-				"Inflated they may have four times as many.",
+				"Inflated, they may have at most four times as many, and at most 64 KiB plus 32 times what they had compressed.",
 			between(1, 16<<20)),
 	}
 }
