@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// seldomShare is the part of one processor that a Seldom takes, as a divisor.
-const seldomShare = 10
+// IdleShare is how many times as long costly work pauses as it took. So it takes at most a tenth of
+// a processor.
+const IdleShare = 9
 
 // Seldom is a value that is costly to compute, for callers that cost little themselves: it takes at
 // most a tenth of a processor, however many they are. The zero value is ready for use.
@@ -25,6 +26,6 @@ func (s *Seldom[T]) Of(compute func() T) T {
 		return s.value
 	}
 	s.value = compute()
-	s.next = time.Now().Add((seldomShare - 1) * time.Since(begun))
+	s.next = time.Now().Add(IdleShare * time.Since(begun))
 	return s.value
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/label"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Intervals of a Monitor, and limits of waiting for it.
@@ -32,9 +33,8 @@ const (
 	staleAfter = 5 * time.Second
 	// slowStaleAfter is how late slow facts may be.
 	slowStaleAfter = 30 * time.Second
-	// Checks on request use at most a tenth of a processor, however many requests there are; but no
-	// request waits longer than mostPause for its checks to start.
-	idleShare = 9
+	// mostPause is how long a request waits at most for its checks to start. Otherwise checks on
+	// request pause for pause.IdleShare, however many requests there are.
 	mostPause = 400 * time.Millisecond
 	// behindPause is the pause before checks that lacked an expected change run again.
 	behindPause = 50 * time.Millisecond
@@ -489,7 +489,7 @@ func (m *Monitor) run() {
 	var due <-chan time.Time    // time of the next checks on request
 	soon := func() {
 		if due == nil {
-			due = time.After(min(idleShare*m.took-time.Since(m.rested), mostPause))
+			due = time.After(min(pause.IdleShare*m.took-time.Since(m.rested), mostPause))
 		}
 	}
 	for {
@@ -514,7 +514,7 @@ func (m *Monitor) run() {
 			answer <- struct{}{}
 		}
 		if waiting, due = nil, nil; m.behind() { // the metadata were not applied yet
-			due = time.After(min(max(idleShare*m.took, behindPause), mostPause))
+			due = time.After(min(max(pause.IdleShare*m.took, behindPause), mostPause))
 		}
 	}
 }
