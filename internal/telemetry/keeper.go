@@ -195,7 +195,7 @@ func (k *Keeper) Ask(c Client) (instance [16]byte, s Subscription, err error) {
 	}
 	now := k.now()
 	e := k.entry(&c, now)
-	last := later(e.asked, e.pushed)
+	last := slices.MaxFunc([]time.Time{e.asked, e.pushed}, time.Time.Compare)
 	if !last.IsZero() && now.Sub(last) < s.Interval && e.told == s.ID && !e.again {
 		return c.Instance, s, ErrTooEarly
 	}
@@ -460,11 +460,4 @@ func newInstance() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // never fails
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return id
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

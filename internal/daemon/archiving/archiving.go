@@ -7,6 +7,7 @@ package archiving
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -199,7 +200,7 @@ func Open(o Options, copies *Copies) error {
 	o.Health.Add(func(f *checks.Facts) {
 		state, err := service.State()
 		if err != nil { // another broker leads the metadata
-			f.Snapshots = &checks.Snapshots{Unasked: later(began, desk.Asked()),
+			f.Snapshots = &checks.Snapshots{Unasked: slices.MaxFunc([]time.Time{began, desk.Asked()}, time.Time.Compare),
 				Snapshots: view.Snapshots{URL: o.Conf.URL, IntervalMs: o.Conf.Interval.Milliseconds()}}
 			return
 		}
@@ -223,13 +224,6 @@ func Open(o Options, copies *Copies) error {
 		return nil
 	})
 	return nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // uploads opens the writer of this broker's logs when the first snapshot needs it.
