@@ -108,7 +108,7 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	n := &node{fs: o.fs, static: o.static, level: zap.NewAtomicLevel()}
 	profiles, err := durability.NewSet(o.profiles...)
 	must(t, err)
-	n.configs = configdef.New(configdef.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+	n.configs = configdef.New(configdef.Options{Profiles: profiles, ProduceProfiles: []string{"balanced"}})
 	must(t, n.configs.CheckStatic(o.static))
 	conf, err := n.configs.ResolveBroker(o.static)
 	must(t, err)

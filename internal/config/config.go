@@ -69,7 +69,7 @@ type Config struct {
 	Security      Security
 	AdminSecurity AdminSecurity
 	// Produce limits the produce requests that may wait in the broker.
-	Produce configdef.ProducePreset
+	Produce configdef.ProduceProfile
 	// Broker holds the settings under Kafka's names that a source sets; the others have their
 	// defaults.
 	Broker map[string]string

@@ -166,11 +166,11 @@ func (l *loader) check() {
 	if _, err := l.cfg.Durability.Lookup(l.cfg.WALProfile); err != nil {
 		l.add(l.source(KeyWALProfile), KeyWALProfile, err.Error())
 	}
-	preset, err := configdef.LookupPreset(l.value(KeyProduceProfile))
+	produce, err := configdef.LookupProduceProfile(l.value(KeyProduceProfile))
 	if err != nil {
 		l.add(l.source(KeyProduceProfile), KeyProduceProfile, err.Error())
 	}
-	l.cfg.Produce = preset
+	l.cfg.Produce = produce
 	l.cfg.Broker = make(map[string]string)
 	own := make(map[string]bool)
 	for _, d := range Own() {

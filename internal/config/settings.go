@@ -47,8 +47,8 @@ func generalDefs() []Def {
 			Default: "balanced",
 			Type:    "string",
 			Bounds:  "low-latency, balanced, high-throughput, extreme",
-			Check:   producePreset,
-			Broker:  configdef.ProduceProfile,
+			Check:   produceProfile,
+			Broker:  configdef.ProduceProfileConfig,
 			Doc:     "Limits on the bytes of produce requests that wait in the broker, in total and for each connection. Above a limit, the broker stops reading from the producing connections. The profile also limits the requests that one connection may have in flight.",
 		},
 		{Name: KeyMetricsEach, Default: "true", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
@@ -105,7 +105,7 @@ func oneOf(known []string) func(string) error {
 	}
 }
 
-func producePreset(v string) error {
-	_, err := configdef.LookupPreset(v)
+func produceProfile(v string) error {
+	_, err := configdef.LookupProduceProfile(v)
 	return err
 }

@@ -27,7 +27,7 @@ type Broker struct {
 	DeleteTopics             bool
 
 	ProducerExpiration time.Duration // after which a producer without a batch is forgotten
-	ProduceProfile     string        // name of a ProducePreset
+	ProduceProfile     string        // name of a ProduceProfile
 
 	TelemetryMaxBytes int32 // of the metrics that a client pushes at once
 
@@ -108,7 +108,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		AutoCreateTopics:         f.value("auto.create.topics.enable").b,
 		DeleteTopics:             f.value("delete.topic.enable").b,
 		ProducerExpiration:       milliseconds(f.value("producer.id.expiration.ms").n),
-		ProduceProfile:           f.value(ProduceProfile).s,
+		ProduceProfile:           f.value(ProduceProfileConfig).s,
 		Groups:                   f.groups(),
 		Offsets:                  f.offsets(),
 		Transactions:             f.transactions(),

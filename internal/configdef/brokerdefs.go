@@ -28,9 +28,9 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 		brokerDef("producer.id.expiration.ms", Int, "86400000",
 			"The number of milliseconds without a batch after which a partition forgets a producer that has no open transaction.",
 			importance(Low), atLeast(1)),
-		brokerDef(ProduceProfile, String, DefaultPreset,
+		brokerDef(ProduceProfileConfig, String, DefaultProduceProfile,
 			"How many bytes of produce requests may wait in the broker, in total and per connection, before it stops reading from their connections.",
-			oneOf(opts.ProducePresets...)),
+			oneOf(opts.ProduceProfiles...)),
 	)
 	for _, t := range topics {
 		if len(t.Synonyms) > 0 {
@@ -40,8 +40,8 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	return append(defs, otherUnits()...)
 }
 
-// ProduceProfile is the name of the broker config that selects a ProducePreset.
-const ProduceProfile = "chronik.produce.profile"
+// ProduceProfileConfig is the name of the broker config that selects a ProduceProfile.
+const ProduceProfileConfig = "chronik.produce.profile"
 
 // NoLogs is the value of log.dirs with which a broker of a cluster holds no logs.
 const NoLogs = "none"

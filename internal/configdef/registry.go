@@ -20,8 +20,8 @@ type Profiles interface {
 // Options configure a Registry.
 type Options struct {
 	Profiles Profiles
-	// ProducePresets are the valid names for chronik.produce.profile.
-	ProducePresets []string
+	// ProduceProfiles are the valid names for chronik.produce.profile.
+	ProduceProfiles []string
 }
 
 // Registry has all configs. It is immutable.

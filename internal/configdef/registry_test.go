@@ -31,7 +31,7 @@ func (profiles) Lookup(name string) (durability.Profile, error) {
 }
 
 func registry() *Registry {
-	return New(Options{Profiles: profiles{}, ProducePresets: []string{"low-latency", "balanced"}})
+	return New(Options{Profiles: profiles{}, ProduceProfiles: []string{"low-latency", "balanced"}})
 }
 
 func wantMsg(t *testing.T, err error, want string) {

@@ -47,7 +47,7 @@ func cluster(t testing.TB, brokers ...int32) (*Controller, metadata.Store) {
 // over returns a controller that uses this store.
 func over(s metadata.Store) *Controller {
 	return New(Options{Store: s, NumPartitions: 2, ReplicationFactor: 1,
-		Configs: configdef.New(configdef.Options{Profiles: profiles{}, ProducePresets: []string{"balanced"}})})
+		Configs: configdef.New(configdef.Options{Profiles: profiles{}, ProduceProfiles: []string{"balanced"}})})
 }
 
 // image returns the store's content as brokers see it.

@@ -57,7 +57,7 @@ func TestDocsListEveryProfile(t *testing.T) {
 	b.WriteString(
 		"| produce profile | waiting in the broker | of one connection | requests in flight | deferred bytes of a log directory | for |\n|---|---|---|---|---|---|\n",
 	)
-	for _, p := range configdef.Presets() {
+	for _, p := range configdef.ProduceProfiles() {
 		fmt.Fprintf(
 			&b,
 			"| `%s` | %d MiB | %d MiB | %d | %d MiB | %s |\n",
@@ -69,7 +69,7 @@ func TestDocsListEveryProfile(t *testing.T) {
 			p.Doc,
 		)
 	}
-	generated(t, "../../docs/durability.md", "presets", b.String())
+	generated(t, "../../docs/durability.md", "produce profiles", b.String())
 }
 
 func failures() []string {

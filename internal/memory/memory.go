@@ -136,12 +136,12 @@ const (
 
 // Divide derives the budgets from the configuration, for dirs log directories. It reduces all of
 // them by the same factor if they exceed the memory; memory 0 means that it is unknown.
-func Divide(memory int64, preset configdef.ProducePreset, dirs int, keys int64) (wanted, cut Budgets) {
+func Divide(memory int64, profile configdef.ProduceProfile, dirs int, keys int64) (wanted, cut Budgets) {
 	wanted = Budgets{
-		Produce:    preset.ProduceBytes,
-		Connection: preset.ConnectionBytes,
+		Produce:    profile.ProduceBytes,
+		Connection: profile.ConnectionBytes,
 		Other:      otherBytes,
-		Deferred:   preset.DeferredBytes,
+		Deferred:   profile.DeferredBytes,
 		Keys:       keys,
 	}
 	if memory <= 0 {

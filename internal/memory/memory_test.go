@@ -15,11 +15,11 @@ import (
 func TestBudgetsFitIntoTheMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		memory := rapid.Int64Range(1<<20, 1<<40).Draw(t, "memory")
-		preset := rapid.SampledFrom(configdef.Presets()).Draw(t, "preset")
+		profile := rapid.SampledFrom(configdef.ProduceProfiles()).Draw(t, "profile")
 		dirs := rapid.IntRange(1, 20).Draw(t, "dirs")
 		keys := rapid.Int64Range(1<<20, 1<<32).Draw(t, "keys")
-		wanted, cut := Divide(memory, preset, dirs, keys)
-		if wanted.Produce != preset.ProduceBytes || wanted.Deferred != preset.DeferredBytes || wanted.Keys != keys {
+		wanted, cut := Divide(memory, profile, dirs, keys)
+		if wanted.Produce != profile.ProduceBytes || wanted.Deferred != profile.DeferredBytes || wanted.Keys != keys {
 			t.Fatalf("wanted %+v", wanted)
 		}
 		fits := float64(wanted.Sum(dirs)) <= spendable(memory)
@@ -42,10 +42,10 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 }
 
 func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
-	preset, err := configdef.LookupPreset("balanced")
+	profile, err := configdef.LookupProduceProfile("balanced")
 	must.OK(t, err)
-	wanted, cut := Divide(0, preset, 1, 5)
-	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 ||
+	wanted, cut := Divide(0, profile, 1, 5)
+	if wanted != cut || cut.Produce != profile.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 ||
 		cut.Sessions == 0 ||
 		cut.Decoded == 0 ||
 		cut.Keys != 5 {
@@ -55,9 +55,9 @@ func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
 
 // In a container of 64 MiB, as in `make hostile-soak`, the fixed part is a third of the memory.
 func TestBudgetsOfASmallContainer(t *testing.T) {
-	preset, err := configdef.LookupPreset("balanced")
+	profile, err := configdef.LookupProduceProfile("balanced")
 	must.OK(t, err)
-	_, cut := Divide(64<<20, preset, 1, 128<<20)
+	_, cut := Divide(64<<20, profile, 1, 128<<20)
 	if n := cut.Sum(1); n > 20<<20 {
 		t.Errorf("%+v are %d bytes of 64 MiB", cut, n)
 	}

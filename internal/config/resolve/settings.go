@@ -16,20 +16,20 @@ import (
 // how to set them.
 func elsewhere() map[string]string {
 	return map[string]string{
-		"listeners":                 "is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first",
-		"advertised.listeners":      "is set as advertise of each entry of `listeners:`, or as advertise for the first",
-		configdef.ProduceProfile:    "is set as " + config.KeyProduceProfile + " (CHRONIK_PRODUCE_PROFILE)",
-		configdef.DurabilityProfile: "is set as " + config.KeyWALProfile + " (CHRONIK_WAL_PROFILE)",
+		"listeners":                    "is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first",
+		"advertised.listeners":         "is set as advertise of each entry of `listeners:`, or as advertise for the first",
+		configdef.ProduceProfileConfig: "is set as " + config.KeyProduceProfile + " (CHRONIK_PRODUCE_PROFILE)",
+		configdef.DurabilityProfile:    "is set as " + config.KeyWALProfile + " (CHRONIK_WAL_PROFILE)",
 	}
 }
 
 // Registry returns all broker and topic configs, with these durability profiles.
 func Registry(profiles configdef.Profiles) *configdef.Registry {
-	var presets []string
-	for _, p := range configdef.Presets() {
-		presets = append(presets, p.Name)
+	var produce []string
+	for _, p := range configdef.ProduceProfiles() {
+		produce = append(produce, p.Name)
 	}
-	return configdef.New(configdef.Options{Profiles: profiles, ProducePresets: presets})
+	return configdef.New(configdef.Options{Profiles: profiles, ProduceProfiles: produce})
 }
 
 // Settings returns the settings under Kafka's names that the file, the environment and --set
@@ -185,7 +185,7 @@ func Static(cfg *config.Config) map[string]string {
 		switch {
 		case s.Source == config.SourceDefault:
 		case s.Name == config.KeyProduceProfile:
-			all[configdef.ProduceProfile] = cfg.Produce.Name
+			all[configdef.ProduceProfileConfig] = cfg.Produce.Name
 		case s.Name == config.KeyWALProfile:
 			all[configdef.DurabilityProfile] = cfg.WALProfile
 		}

@@ -23,7 +23,7 @@ func registry(t testing.TB) *configdef.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return configdef.New(configdef.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+	return configdef.New(configdef.Options{Profiles: profiles, ProduceProfiles: []string{"balanced"}})
 }
 
 // Two places define Kafka's defaults; they must agree.

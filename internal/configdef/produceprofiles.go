@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// DefaultPreset is the name of the default produce preset.
-const DefaultPreset = "balanced"
+// DefaultProduceProfile is the name of the default produce profile.
+const DefaultProduceProfile = "balanced"
 
-// ErrUnknownPreset is matched by the error of LookupPreset.
-var ErrUnknownPreset = errors.New("unknown produce profile")
+// ErrUnknownProduceProfile is matched by the error of LookupProduceProfile.
+var ErrUnknownProduceProfile = errors.New("unknown produce profile")
 
-// ProducePreset bounds the memory of the layer before the log: requests that clients have sent and
+// ProduceProfile bounds the memory of the layer before the log: requests that clients have sent and
 // that are not acknowledged yet. At a bound a broker stops reading the connection, so the client
 // feels back-pressure; nothing waits here for batches to form.
-type ProducePreset struct {
+type ProduceProfile struct {
 	// Name is the value of CHRONIK_PRODUCE_PROFILE.
 	Name string
-	// Doc is one sentence about the purpose of the preset.
+	// Doc is one sentence about the purpose of the profile.
 	Doc string
 	// ProduceBytes bounds the Produce requests in the broker, in bytes of their frames. One larger
 	// frame is admitted alone.
@@ -38,31 +38,31 @@ type ProducePreset struct {
 
 const mib = 1 << 20
 
-// Presets returns the produce presets, smallest first. The caller owns the slice.
-func Presets() []ProducePreset {
-	return []ProducePreset{
-		preset("low-latency", "Little memory and short queues: clients wait in their own buffers.", 16*mib, 32),
-		preset("balanced", "The default.", 32*mib, 64),
-		preset("high-throughput", "Many producers with large batches.", 128*mib, 128),
-		preset("extreme", "Bulk load on a machine with memory to spare.", 512*mib, 256),
+// ProduceProfiles returns the produce profiles, smallest first. The caller owns the slice.
+func ProduceProfiles() []ProduceProfile {
+	return []ProduceProfile{
+		produceProfile("low-latency", "Little memory and short queues: clients wait in their own buffers.", 16*mib, 32),
+		produceProfile("balanced", "The default.", 32*mib, 64),
+		produceProfile("high-throughput", "Many producers with large batches.", 128*mib, 128),
+		produceProfile("extreme", "Bulk load on a machine with memory to spare.", 512*mib, 256),
 	}
 }
 
-func preset(name, doc string, produce int64, requests int) ProducePreset {
-	return ProducePreset{
+func produceProfile(name, doc string, produce int64, requests int) ProduceProfile {
+	return ProduceProfile{
 		Name: name, Doc: doc, ProduceBytes: produce, ConnectionBytes: produce / 4,
 		DeferredBytes: min(4*produce, 1024*mib), ConnectionRequests: requests,
 	}
 }
 
-// LookupPreset returns the preset of that name. The error lists the known names.
-func LookupPreset(name string) (ProducePreset, error) {
+// LookupProduceProfile returns the profile of that name. The error lists the known names.
+func LookupProduceProfile(name string) (ProduceProfile, error) {
 	var names []string
-	for _, p := range Presets() {
+	for _, p := range ProduceProfiles() {
 		if p.Name == name {
 			return p, nil
 		}
 		names = append(names, p.Name)
 	}
-	return ProducePreset{}, fmt.Errorf("%w %q: the known ones are %s", ErrUnknownPreset, name, strings.Join(names, ", "))
+	return ProduceProfile{}, fmt.Errorf("%w %q: the known ones are %s", ErrUnknownProduceProfile, name, strings.Join(names, ", "))
 }
