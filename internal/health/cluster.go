@@ -236,10 +236,11 @@ type answer struct {
 // Bounds of what Decode keeps of a report, whose few bytes could stand for many findings. No report
 // of Encode has more: the JSON of each finding has over 100 bytes.
 const (
-	maxList  = MaxBytes / 128 // elements of a list
-	maxName  = 256            // bytes of a name
-	maxText  = 8 << 10        // bytes of a text
-	maxAbout = 64             // brokers, and partitions, that a finding is about
+	maxList   = MaxBytes / 128 // elements of a list
+	maxName   = 256            // bytes of a name
+	maxText   = 8 << 10        // bytes of a text
+	maxPlaces = 256            // words of Places
+	maxAbout  = 64             // brokers, and partitions, that a finding is about
 )
 
 // received is an answer of another broker. Its lists hide those of the report.
@@ -320,7 +321,7 @@ func (a *received) report() *Report {
 	for i := range r.Brokers {
 		cut(maxName, &r.Brokers[i].Version, &r.Brokers[i].Phase)
 	}
-	if len(r.Places) > maxAbout || slices.ContainsFunc(r.Places, func(s string) bool { return len(s) > maxText }) {
+	if len(r.Places) > maxPlaces || slices.ContainsFunc(r.Places, func(s string) bool { return len(s) > maxText }) {
 		r.Places = nil // some of them would name too little
 	}
 	return &r

@@ -419,7 +419,8 @@ func TestARefusedRepairNamesWhatOnlyThisBrokerHas(t *testing.T) {
 			continue
 		}
 		text := err.Error()
-		if !strings.Contains(text, c.want) || strings.Contains(text, c.not) || !damaged && !strings.Contains(text, "empty directory instead") ||
+		if !strings.Contains(text, c.want) || strings.Contains(text, c.not) ||
+			!damaged && !strings.Contains(text, "empty directory instead") ||
 			!damaged && c.want[0] != ';' && strings.Index(text, c.want) > strings.Index(text, "empty directory instead") {
 			t.Errorf("%s: %s", name, text)
 		}

@@ -32,8 +32,7 @@ type DumpOptions struct {
 	From, To int64
 	// Records selects the records of batches and frames.
 	Records bool
-	// Batches selects the content of batches, also of those in frames, and the gaps between the
-	// batches of a segment: offsets without records, as a compaction leaves them.
+	// Batches selects the content of batches, also of those in frames.
 	Batches bool
 	// Replaced selects the segments of logs that were replaced, and nothing else.
 	Replaced bool
@@ -110,7 +109,7 @@ func (d *dumper) run() error {
 		err = d.checkpoint()
 	}
 	if err == nil && d.o.Journal {
-		err = d.journal()
+		err = cmp.Or(d.journal(), d.quarantined())
 	}
 	if err == nil && d.o.Segments {
 		err = d.segments()
@@ -226,6 +225,55 @@ func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 	if l := d.byID[f.Stream]; l != nil {
 		topic, counts = l.Topic, needed && f.LSN > l.LSN
 	}
+	return d.show(name, topic, counts, f)
+}
+
+// quarantined shows the frames in quarantine files of known logs. They count if a start or a repair
+// would replay them.
+func (d *dumper) quarantined() error {
+	names, err := d.framesFiles()
+	for _, name := range names {
+		if err != nil {
+			return err
+		}
+		err = journal.ReadQuarantine(d.fs, name, func(f journal.Frame) error {
+			l := d.byID[f.Stream]
+			if l == nil || l.Deleted {
+				return d.ctx.Err()
+			}
+			replayed := l.Offline != "" || name == path.Join(d.location.Path, l.QuarantineFile)
+			return d.show(name, l.Topic, replayed, &journal.FrameAt{Frame: f})
+		})
+		if errors.Is(err, journal.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+			err = d.emit(&Item{What: "damage", File: name, Damage: err.Error()})
+		}
+	}
+	return err
+}
+
+// framesFiles returns the quarantine files in the directory and in those of partitions.
+func (d *dumper) framesFiles() (names []string, err error) {
+	at := []string{d.location.Path}
+	for len(at) > 0 {
+		infos, err := d.fs.List(at[0])
+		if err != nil {
+			return nil, err
+		}
+		for _, in := range infos {
+			name := path.Join(at[0], in.Name)
+			if strings.HasSuffix(in.Name, storage.FramesSuffix) && !in.Dir {
+				names = append(names, name)
+			} else if _, _, ok := d.logIn(in.Name); ok && in.Dir && at[0] == d.location.Path {
+				at = append(at, name)
+			}
+		}
+		at = at[1:]
+	}
+	return names, nil
+}
+
+// show shows a frame with batches or a gap, if it is wanted. counts is as in ItemFrame.
+func (d *dumper) show(name, topic string, counts bool, f *journal.FrameAt) error {
 	if !d.o.wants(topic, f.Stream.Partition) || !d.o.within(f.PrevEnd, f.NextEnd) {
 		return d.ctx.Err()
 	}
@@ -352,7 +400,7 @@ func (d *dumper) segments() error {
 }
 
 // logIn returns the log to which the directory with a name belongs. Its topic id is zero if the
-// checkpoint has none of that name.
+// directory does not have it.
 func (d *dumper) logIn(name string) (topic string, id storage.ID, ok bool) {
 	if d.o.Replaced {
 		id, _, ok := storage.ReplacedID(name)
@@ -363,13 +411,8 @@ func (d *dumper) logIn(name string) (topic string, id storage.ID, ok bool) {
 		return "", id, false
 	}
 	p, err := strconv.ParseInt(name[dash+1:], 10, 32)
-	topic, id.Partition = name[:dash], int32(p)
-	for of, l := range d.byID {
-		if l.Topic == topic && of.Partition == id.Partition {
-			id = of
-		}
-	}
-	return topic, id, err == nil
+	id = storage.ID{Topic: storage.TopicIn(d.fs, path.Join(d.location.Path, name)), Partition: int32(p)}
+	return name[:dash], id, err == nil
 }
 
 func (d *dumper) partition(topic string, id storage.ID, dir string) error {
@@ -407,16 +450,8 @@ func (d *dumper) segment(topic string, id storage.ID, dir string, in vfs.Info, b
 	if err := d.emit(it); err != nil {
 		return err
 	}
-	end, gaps := base, []*Item(nil)
 	x, err := segment.Check(d.fs, dir, base, segment.Facts{Size: in.Size, End: next}, false, func(pos int64, b record.Batch) error {
-		from := end
-		end = b.LastOffset() + 1
-		if from < b.BaseOffset() && d.o.Batches && d.o.within(from, b.BaseOffset()) {
-			gap := &Item{What: "gap", File: name, Position: pos, Batch: &ItemBatch{Epoch: b.LeaderEpoch()}}
-			d.of(gap, topic, id, from, b.BaseOffset())
-			gaps = append(gaps, gap)
-		}
-		if !d.o.within(b.BaseOffset(), end) {
+		if !d.o.within(b.BaseOffset(), b.LastOffset()+1) {
 			return d.ctx.Err()
 		}
 		err := d.emit(d.batch(name, pos, topic, id, b))
@@ -428,11 +463,6 @@ func (d *dumper) segment(topic string, id storage.ID, dir string, in vfs.Info, b
 		}
 		return err
 	})
-	for _, gap := range gaps { // damage is none
-		if err == nil && !slices.ContainsFunc(x.Flaws, func(f segment.Flaw) bool { return f.From < *gap.Next && *gap.Offset < f.To }) {
-			err = d.emit(gap)
-		}
-	}
 	for _, f := range x.Flaws {
 		if err == nil && d.o.within(f.From, f.To) {
 			it := &Item{What: "damage", File: name, Position: f.Pos, Bytes: f.Size, Damage: "not a valid batch"}
@@ -459,6 +489,9 @@ func (d *dumper) batch(name string, pos int64, topic string, id storage.ID, b re
 	}}
 	if d.o.Batches {
 		it.Batch.Content = b
+		if l := d.byID[id]; l != nil && !d.o.Replaced { // of a replaced log, it is unknown
+			it.Batch.CompactedTo = l.Clean
+		}
 	}
 	d.of(it, topic, id, b.BaseOffset(), b.LastOffset()+1)
 	return it

@@ -7,7 +7,7 @@ import (
 
 // Item is one element of a dump. What determines which other fields are set.
 type Item struct {
-	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, aborted, gap, damage
+	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, aborted, damage
 	File string `json:"file,omitempty"`
 	// Position is the offset in the file, Bytes the size.
 	Position int64 `json:"position"`
@@ -96,8 +96,7 @@ type ItemFrame struct {
 	Records int    `json:"records"`
 }
 
-// ItemBatch describes a record batch. Of a gap, it has only the leader epoch, which is that of the
-// batch after it.
+// ItemBatch describes a record batch.
 type ItemBatch struct {
 	Records      int32  `json:"records"`
 	Epoch        int32  `json:"leaderEpoch"`
@@ -108,7 +107,10 @@ type ItemBatch struct {
 	Sequence     int32  `json:"baseSequence"`
 	Control      bool   `json:"control,omitempty"`
 	Txn          bool   `json:"transactional,omitempty"`
-	Content      []byte `json:"content,omitempty"` // the batch itself, with DumpOptions.Batches
+	// With DumpOptions.Batches: the batch itself, and the offset to which its log was compacted, 0
+	// if that is unknown.
+	Content     []byte `json:"content,omitempty"`
+	CompactedTo int64  `json:"compactedTo,omitempty"`
 }
 
 // ItemRecord describes a record. Key and value are quoted as in Go if they are not plain text.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -148,9 +149,11 @@ func (l *log) emptied() bool { return l.absent && l.files == nil }
 // walk calls fn for the batches of a listed segment that are valid or that a repair restores, in
 // the order of their offsets. What cannot be read is left out: there is a finding of it.
 func (l *log) walk(i int, fn func(record.Batch) error) error {
-	e, next := l.st.Segments[i], l.st.Offset
-	if i+1 < len(l.st.Segments) {
-		next = l.st.Segments[i+1].Base
+	e := l.st.Segments[i]
+	size, there := l.files[e.Base]
+	next, needed, _ := storage.Needs(l.st, i, size, there, l.path) // there is a finding of the error
+	if !needed {
+		return nil
 	}
 	pieces := l.restored[e.Base]
 	below := func(offset int64) error {
@@ -166,7 +169,7 @@ func (l *log) walk(i int, fn func(record.Batch) error) error {
 		}
 		return nil
 	}
-	if size, ok := l.files[e.Base]; ok {
+	if there {
 		facts := segment.Facts{Size: min(size, e.Size), End: next}
 		var stop error
 		_, err := segment.Check(l.dir.fs, l.path, e.Base, facts, l.swapWaiting && e.Base == l.st.Swap,
@@ -206,7 +209,7 @@ func (l *log) list() error {
 		l.absent = true
 		f := l.dir.find(PartitionMissing, l, l.path, -1, "the directory is missing; its segments held offsets %d to %d", l.st.Start,
 			l.st.Offset)
-		if d.opt.Restore.has(l.st.ID) { // its segments are missing one by one, then
+		if list, _ := d.opt.Restore.fit(l, l.st.Start, l.st.Offset); len(list) > 0 { // its segments are missing one by one, then
 			l.files = map[int64]int64{}
 			return nil
 		}
@@ -361,6 +364,7 @@ func (l *log) segment(i int) error {
 	for _, w := range x.Flaws {
 		l.flaw(name, e.Base, w)
 	}
+	sorts.Sort(l.restored[e.Base], func(a, b donated) int { return cmp.Compare(a.first, b.first) })
 	l.indexes(e.Base, x)
 	return l.aborted(e)
 }

@@ -235,19 +235,20 @@ func (l *log) segmentFiles(base int64) (names []string) {
 func (l *log) describe(base int64) string {
 	out, numbered, epochs, records, unsure := 0, 0, 0, 0, false
 	restored := restoredText(l.restored[base])
-	if l.made[base] && len(l.left[base]) == 0 && len(l.flaws[base]) == 1 {
-		return restored
-	}
 	for _, f := range l.flaws[base] {
 		switch {
 		case f.WrongEpoch:
 			epochs++
 		case f.Renumbers():
 			numbered++
+		case l.restores(base, &f):
 		default:
 			out++
 			records, unsure = records+int(f.Records), unsure || f.Records == 0
 		}
+	}
+	if restored != "" && out+numbered+epochs == 0 {
+		return restored
 	}
 	held := ""
 	switch {
@@ -263,6 +264,12 @@ func (l *log) describe(base int64) string {
 		held, numbered, epochs, restored)
 }
 
+// restores reports whether a repair restores all that a flaw has.
+func (l *log) restores(base int64, f *segment.Flaw) bool {
+	return slices.ContainsFunc(l.restored[base], func(p donated) bool { return f.From <= p.first && p.first < f.To }) &&
+		!slices.ContainsFunc(l.left[base], func(x Loss) bool { return x.From < f.To && f.From < x.To })
+}
+
 // restoredText says what a repair restores of a segment; "" if nothing.
 func restoredText(pieces []donated) string {
 	if len(pieces) == 0 {
@@ -273,6 +280,17 @@ func restoredText(pieces []donated) string {
 		n += p.next - p.first
 	}
 	return fmt.Sprintf("%s with %s restored", text.Count(len(pieces), "batch"), text.Count(int(n), "offset"))
+}
+
+// lostInSegments returns what a repair loses of segments.
+func (l *log) lostInSegments() (list []Loss) {
+	if l.emptied() {
+		return []Loss{l.loss(l.st.Start, l.st.Offset)}
+	}
+	for _, e := range l.st.Segments {
+		list = append(append(list, l.lostIn(e.Base)...), l.left[e.Base]...)
+	}
+	return merged(list)
 }
 
 // lostIn returns the loss of the missing part of a segment, without that of its flaws.

@@ -178,26 +178,28 @@ func (r *Inspection) others(d *dir, p *metadata.Partition) (list []int32, known 
 	return p.Replicas, false
 }
 
-// Elsewhere is a loss of the plan of which other brokers may have records. Brokers is empty if the
-// metadata of the cluster cannot be read.
+// Elsewhere is a loss that a repair can restore from other replicas. Brokers have them; it is empty
+// if the metadata of the cluster cannot be read.
 type Elsewhere struct {
 	Loss
 	Brokers []int32
 }
 
-// Elsewhere returns the losses of the plan of which other brokers may have records.
+// Elsewhere returns the losses of the plan that a repair can restore from other replicas: those in
+// segments.
 func (r *Inspection) Elsewhere() (list []Elsewhere) {
-	for _, a := range r.Plan().Acts {
-		for _, x := range a.Loses {
-			if !r.replicated(a.Dir, x.Topic, x.Partition) {
+	for _, d := range r.dirs {
+		for _, l := range d.logs {
+			if d.state == nil || !r.replicated(d.location.Path, l.st.Topic, l.st.ID.Partition) {
 				continue
 			}
-			e := Elsewhere{Loss: x}
-			i := slices.IndexFunc(r.dirs, func(d *dir) bool { return d.location.Path == a.Dir })
-			if r.cluster != nil && i >= 0 && r.dirs[i].state != nil {
-				e.Brokers, _ = r.others(r.dirs[i], r.cluster.Topic(x.Topic).Partitions.At(x.Partition))
+			var brokers []int32
+			if r.cluster != nil {
+				brokers, _ = r.others(d, r.cluster.Topic(l.st.Topic).Partitions.At(l.st.ID.Partition))
 			}
-			list = append(list, e)
+			for _, x := range l.lostInSegments() {
+				list = append(list, Elsewhere{Loss: x, Brokers: brokers})
+			}
 		}
 	}
 	return list
@@ -415,8 +417,10 @@ func (m *apply) segments(l *log, s *checkpoint.Log) bool {
 	var list []checkpoint.Extent
 	for _, e := range s.Segments {
 		size, short := l.cut[e.Base]
+		_, there := l.files[e.Base]
 		switch {
 		case l.gone[e.Base]:
+		case !there && !l.made[e.Base] && e.Size > 0: // it lies below the log start, unless it becomes the last one
 		case short && size == 0:
 			m.spent = append(m.spent, l.segmentFiles(e.Base)...)
 		case short:

@@ -66,10 +66,10 @@ func fuzzMove(t *testing.T, d *Dir, b []byte) {
 
 func fuzzNames(t *testing.T, disk vfs.FS, b []byte) {
 	must(t, vfs.WriteFile(disk, "d/"+PartitionFile, b, false))
-	if topic := topicIn(disk, "d"); topic != [16]byte{} {
+	if topic := TopicIn(disk, "d"); topic != [16]byte{} {
 		id := ID{Topic: topic}
 		must(t, vfs.WriteFile(disk, "d/"+PartitionFile, partitionMetaOf(id), false))
-		if again := topicIn(disk, "d"); again != topic || !Belongs(disk, "d", id) {
+		if again := TopicIn(disk, "d"); again != topic || !Belongs(disk, "d", id) {
 			t.Errorf("topic %x became %x", topic, again)
 		}
 	}

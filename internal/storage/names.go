@@ -65,7 +65,7 @@ func IsFutureName(name string) bool {
 // begins with the topic id that the directory holds, zeros if it holds none.
 func strayName(fsys vfs.FS, dir string) string {
 	n := dir[strings.LastIndexByte(dir, '-')+1:]
-	return fmt.Sprintf("%x-%s-%x"+straySuffix, topicIn(fsys, dir), n, newID())
+	return fmt.Sprintf("%x-%s-%x"+straySuffix, TopicIn(fsys, dir), n, newID())
 }
 
 // IsStrayName reports whether name is that of a quarantined partition directory, which recovery
@@ -95,8 +95,8 @@ func partitionMetaOf(id ID) []byte {
 	return fmt.Appendf(nil, partitionText, base64.RawURLEncoding.EncodeToString(id.Topic[:]))
 }
 
-// topicIn returns the topic id in a partition directory, zeros if it cannot be read.
-func topicIn(fsys vfs.FS, dir string) (topic [16]byte) {
+// TopicIn returns the topic id in a partition directory, zeros if it cannot be read.
+func TopicIn(fsys vfs.FS, dir string) (topic [16]byte) {
 	b, _ := vfs.ReadFile(fsys, path.Join(dir, PartitionFile))
 	var text string
 	if _, err := fmt.Sscanf(string(b), partitionText, &text); err != nil {

@@ -77,40 +77,39 @@ func (f *Facts) placesOf(broker int32) []string {
 	return []string{"--dir", "DIRECTORY"} // it has told nothing since this broker has been started
 }
 
-// places returns the flags for the remedies of other brokers.
-func (f *Facts) places() []string {
-	if len(f.Dirs) == 0 {
-		return nil
-	}
-	return f.whole()
-}
+// places returns the flags for the remedies of other brokers. A directory that cannot be opened
+// would end their commands.
+func (f *Facts) places() (flags []string) { return f.flagsOf(nil, f.Dirs) }
 
 // whole returns the flags that name all directories of the broker to chronikctl log: a repair
-// treats a directory that is not named as lost, and of a log that was replaced, the new one may be
-// in another directory.
+// treats a directory that is not named as lost.
 func (f *Facts) whole() []string {
-	all := slices.Concat(f.Dirs, f.Unopened)
-	in := func(at string) int {
-		return slices.IndexFunc(all, func(d view.Dir) bool { return f.absolute(d.Path) == at })
-	}
-	flags, journals, apart := []string{"--dir", f.Settings.DataDir}, []string(nil), false
-	add := func(i int) {
-		d := all[i]
-		journals = append(journals, "--journal", f.absolute(d.Journal))
-		apart = apart || d.JournalApart
-		all = slices.Delete(all, i, i+1)
-	}
-	for _, at := range []string{f.Settings.DataDir, path.Join(f.Settings.DataDir, "logs")} { // which the data directory names
-		if i := in(at); i >= 0 {
-			add(i)
+	var inside, others []view.Dir // the data directory names those inside, in this order
+	for _, d := range slices.Concat(f.Dirs, f.Unopened) {
+		switch f.absolute(d.Path) {
+		case f.Settings.DataDir:
+			inside = append([]view.Dir{d}, inside...)
+		case path.Join(f.Settings.DataDir, "logs"):
+			inside = append(inside, d)
+		default:
+			others = append(others, d)
 		}
 	}
-	for len(all) > 0 {
-		flags = append(flags, "--dir", f.absolute(all[0].Path))
-		add(0)
+	return append([]string{"--dir", f.Settings.DataDir}, f.flagsOf(inside, others)...)
+}
+
+// flagsOf returns the flags for log directories: those inside another one that is named, and the
+// others.
+func (f *Facts) flagsOf(inside, others []view.Dir) (flags []string) {
+	for _, d := range others {
+		flags = append(flags, "--dir", f.absolute(d.Path))
 	}
-	if apart {
-		flags = append(flags, journals...)
+	all := slices.Concat(inside, others)
+	if !slices.ContainsFunc(all, func(d view.Dir) bool { return d.JournalApart }) {
+		return flags
+	}
+	for _, d := range all { // one for each directory, in their order
+		flags = append(flags, "--journal", f.absolute(d.Journal))
 	}
 	return flags
 }

@@ -150,7 +150,11 @@ func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
 	f := Facts{Settings: Settings{DataDir: "/srv/d"}, Unopened: []view.Dir{{Path: "/b", Journal: "/b/journal"}}, Dirs: []view.Dir{
 		{Path: "/a", Journal: "/ssd/a", JournalApart: true}, {Path: "/srv/d/logs", Journal: "/srv/d/logs/journal"}}}
 	const all = "--dir /srv/d --dir /a --dir /b --journal /srv/d/logs/journal --journal /ssd/a --journal /b/journal"
-	if got := strings.Join(f.places(), " "); got != all {
+	if got := strings.Join(f.whole(), " "); got != all {
+		t.Errorf("all directories are %s", got)
+	}
+	const opened = "--dir /a --dir /srv/d/logs --journal /ssd/a --journal /srv/d/logs/journal"
+	if got := strings.Join(f.places(), " "); got != opened {
 		t.Errorf("the places are %s", got)
 	}
 	f.Dirs, f.Cluster, f.Lost = nil, &view.Cluster{Self: 4, Brokers: make([]view.Broker, 1)}, []Lost{{Path: "/srv/d/metadata"}}

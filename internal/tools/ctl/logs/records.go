@@ -26,6 +26,7 @@ type writer struct {
 	// would replay from the journal.
 	counts bool
 	damage int
+	some   bool // a segment or a frame of the topic was found
 
 	does task
 	had  map[int32][]extent // of the records that the logs have or that were printed, by partition, in order
@@ -38,7 +39,7 @@ const (
 	printing  task = iota // the records of logs, each offset of a partition once, in order
 	noting                // which ones the logs have
 	replacing             // printing those of replaced logs that were not noted
-	batching              // printing the batches and gaps
+	batching              // printing the batches
 )
 
 // extent is a range of offsets, [from, next).
@@ -94,6 +95,10 @@ func (w *writer) end(err error) error {
 	if err != nil {
 		return explained("dump", err)
 	}
+	if !w.some && w.damage == 0 {
+		return app.WithCode(app.ExitUnhealthy, errors.New("no log of this topic is in these directories, or none with records in this "+
+			"range; give the data directory and all of log.dirs"))
+	}
 	if w.damage > 0 {
 		return app.WithCode(app.ExitUnhealthy,
 			errors.New(text.Count(w.damage, "place")+" cannot be read, see above; the records there are "+
@@ -110,9 +115,9 @@ func (w *writer) item(it *inspect.Item) error {
 		w.damage++
 		w.a.Note("warning: %s", line(it))
 	case it.What == "segment":
-		w.counts = true
+		w.counts, w.some = true, true
 	case it.Frame != nil:
-		w.counts = it.Frame.Counts
+		w.counts, w.some = it.Frame.Counts, true
 	case it.Batch != nil && w.counts && w.does == batching:
 		return w.batch(it)
 	case it.Record != nil && w.counts && (w.does == replacing || *it.Offset >= w.next[*it.Partition]):
@@ -154,7 +159,7 @@ func (w *writer) record(it *inspect.Item) error {
 	return w.write(text)
 }
 
-// batch prints a batch or a gap.
+// batch prints a batch.
 func (w *writer) batch(it *inspect.Item) error {
 	if it.TopicID == "" { // without a checkpoint
 		w.damage++

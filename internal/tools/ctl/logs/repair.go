@@ -3,6 +3,7 @@ package logs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -49,7 +50,7 @@ func repairCommand(a *app.App) *cobra.Command {
 				return err
 			}
 			if o.Restore, err = inspect.ReadDonor(vfs.OS(), restore); err != nil {
-				return app.Usage("--restore %w", err)
+				return app.Usage("--restore %w%s", err, hint(err))
 			}
 			if dryRun {
 				r, err := runVerify(cmd, a, o)
@@ -82,6 +83,17 @@ func repairCommand(a *app.App) *cobra.Command {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	})
 	return c
+}
+
+// hint returns what to do about a file that cannot be restored.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "; make it on that broker, or leave it out if the broker is gone for good: what only it has is lost then"
+	case errors.Is(err, inspect.ErrDonor):
+		return "; remove the file, and make it again with the same commands"
+	}
+	return ""
 }
 
 // repaired is the answer of a repair.
@@ -178,14 +190,19 @@ func elsewhere(a *app.App, r *inspect.Inspection) {
 		if x.To != inspect.Unknown {
 			args = append(args, "--to", strconv.FormatInt(x.To, 10))
 		}
-		file := fmt.Sprintf("%s-%d.from-%d.json", x.Topic[:min(len(x.Topic), 100)], x.Partition, x.From)
-		where := "other brokers with replicas of it"
-		if len(x.Brokers) > 0 {
-			where = "broker " + text.Numbers(x.Brokers)
+		dump := strings.TrimSuffix(health.Command(append(args, "--for-repair")...), "`")
+		say := func(who, name string) {
+			file := fmt.Sprintf("%s-%d.%s.json", x.Topic[:min(len(x.Topic), 100)], x.Partition, name)
+			a.Note("%s may have offsets %s of %s-%d, which this repair would lose. If it was not done yet, run there %s >> %s`, with --dir "+
+				"for its data directory and each of its log.dirs, and repair here with --restore %s, too.", who, x.Offsets(), x.Topic,
+				x.Partition, dump, file, file)
 		}
-		a.Note("%s may have offsets %s of %s-%d, which this repair would lose. If it was not done yet, run there %s > %s`, "+
-			"with its data directory in place of DIRECTORY, and repair here with --restore %s, too.", where, x.Offsets(), x.Topic,
-			x.Partition, strings.TrimSuffix(health.Command(append(args, "--for-repair")...), "`"), file, file)
+		for _, id := range x.Brokers {
+			say(health.BrokerSubject(id), fmt.Sprintf("broker-%d", id))
+		}
+		if len(x.Brokers) == 0 {
+			say("each other broker with a replica", "BROKER")
+		}
 	}
 }
 
