@@ -41,7 +41,8 @@ type Saved struct {
 }
 
 const (
-	manifestFile    = "manifest.json"
+	// ManifestFile is the name of the manifest in a backup.
+	ManifestFile    = "manifest.json"
 	manifestVersion = 1 // raised if a field changes its meaning; a new field needs no new version
 	copiesDir       = "files"
 	wayBack         = "stop the broker, remove everything that is listed as missing or as a directory, and copy the files below " +
@@ -75,7 +76,7 @@ func (r *Repair) save(ctx context.Context, backup string) error {
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	if err := cmp.Or(vfs.WriteFile(fsys, path.Join(backup, manifestFile), append(b, '\n'), true), fsys.SyncDir(backup)); err != nil {
+	if err := cmp.Or(vfs.WriteFile(fsys, path.Join(backup, ManifestFile), append(b, '\n'), true), fsys.SyncDir(backup)); err != nil {
 		return fmt.Errorf("%w: %w; nothing was changed", ErrBackup, err)
 	}
 	return nil

@@ -380,7 +380,7 @@ func (d *dir) partitions() []Partition {
 		}
 		p := Partition{Dir: d.location.Path, Topic: l.st.Topic, Partition: l.st.ID.Partition, Start: min(l.st.Start, l.end),
 			Stored: l.st.Offset, End: l.end,
-			Frames: l.frames, Batches: l.batches, Bytes: l.bytes, Missing: merged(l.lost), id: l.st.ID}
+			Frames: l.frames, Batches: l.batches, Bytes: l.bytes, Missing: merged(l.lost), Lossy: l.st.Lossy, id: l.st.ID}
 		for i := range d.findings {
 			f := &d.findings[i]
 			if f.Effect == Refuses || f.Topic == p.Topic && f.Partition == p.Partition {

@@ -144,6 +144,32 @@ func (s *Donor) read(p donated) (record.Batch, error) {
 	return b, nil
 }
 
+// Unused returns the files of Options.Restore of which nothing is restored.
+func (r *Inspection) Unused() []string {
+	var donor *Donor
+	used := map[int32]bool{}
+	for _, d := range r.dirs {
+		donor = d.opt.Restore
+		for _, l := range d.logs {
+			for _, list := range l.restored {
+				for _, p := range list {
+					used[p.file] = true
+				}
+			}
+		}
+	}
+	if donor == nil {
+		return nil
+	}
+	var names []string
+	for i, name := range donor.files {
+		if !used[int32(i)] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // extent is a range of offsets, [from, next).
 type extent struct{ from, next int64 }
 

@@ -280,7 +280,7 @@ func TestRepairRestoresNoRecordThatWasCompacted(t *testing.T) {
 			t.Error("the abort marker is lost")
 		}
 	}
-	// Where both were compacted, or none was, what is there is restored.
+	// Where both were compacted, or none was, the batch is restored.
 	for name, c := range map[string]struct {
 		fs    *crashfs.FS
 		at    int64

@@ -279,7 +279,7 @@ func restoredText(pieces []donated) string {
 	for _, p := range pieces {
 		n += p.next - p.first
 	}
-	return fmt.Sprintf("%s with %s restored", text.Count(len(pieces), "batch"), text.Count(int(n), "offset"))
+	return fmt.Sprintf("%s with %s restored", text.Plural(len(pieces), "batch", "batches"), text.Count(int(n), "offset"))
 }
 
 // lostInSegments returns what a repair loses of segments.

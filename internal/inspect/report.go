@@ -67,6 +67,9 @@ type Partition struct {
 	Start  int64 `json:"start"`
 	Stored int64 `json:"stored"`
 	End    int64 `json:"end"`
+	// Lossy: an earlier repair left out records, or a start has lost some, and the cluster does not
+	// know yet.
+	Lossy bool `json:"lossy,omitempty"`
 	// Frames is the number of journal frames between Stored and End.
 	Frames int `json:"frames"`
 	// Batches and Bytes are the contents of the segments that were read.

@@ -184,11 +184,11 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 // in the order of their offsets.
 func (l *log) putLost(to *segment.Segment, base, from, end int64) error {
 	batches := map[int64]func() (record.Batch, error){}
-	for _, a := range l.aborts {
-		batches[a.at] = func() (record.Batch, error) { return a.batch(l.st.Epochs.At(a.at)), nil }
-	}
 	for _, p := range l.restored[base] {
 		batches[p.first] = func() (record.Batch, error) { return l.dir.opt.Restore.read(p) }
+	}
+	for _, a := range l.aborts {
+		batches[a.at] = func() (record.Batch, error) { return a.batch(l.st.Epochs.At(a.at)), nil }
 	}
 	for _, at := range slices.Sorted(maps.Keys(batches)) {
 		if at < from || at >= end {

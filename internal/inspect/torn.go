@@ -23,8 +23,9 @@ type Torn struct {
 
 // tornFinder finds the torn transactions of a log. The zero value has seen nothing.
 type tornFinder struct {
-	open map[int64]*begun // by producer id
-	torn []Torn
+	open   map[int64]*begun // by producer id
+	torn   []Torn
+	epochs map[int64]int16 // the first one of each producer
 }
 
 // begun is a transaction that is open at some offset.
@@ -41,6 +42,12 @@ func (f *tornFinder) add(l *log, b record.Batch, lost []Loss) {
 		return
 	}
 	id := b.ProducerID()
+	if _, known := f.epochs[id]; !known {
+		if f.epochs == nil {
+			f.epochs = map[int64]int16{}
+		}
+		f.epochs[id] = b.ProducerEpoch()
+	}
 	t := f.open[id]
 	if t != nil && t.until < 0 {
 		i := slices.IndexFunc(lost, func(x Loss) bool { return x.From > t.first && x.From < b.BaseOffset() })
@@ -93,13 +100,13 @@ func (a abort) batch(leaderEpoch int32) record.Batch {
 
 // findAborts finds the damaged batches that were abort markers according to the index of aborted
 // transactions. Clients skip the records of such a producer up to its abort marker: without one
-// they would also skip the transactions after it. So a repair writes the marker again, and the
-// transaction is not torn.
+// they would also skip the transactions after it. So a repair writes the marker again, also if all
+// records of the transaction are lost with it, and the transaction is not torn.
 func (l *log) findAborts(f *tornFinder) {
 	for _, e := range l.st.Segments {
 		for _, x := range l.abortedIn(e) {
 			i := slices.IndexFunc(l.flaws[e.Base], func(w segment.Flaw) bool { return !w.Mends() && w.From <= x.Last && x.Last < w.To })
-			if i < 0 {
+			if i < 0 || slices.ContainsFunc(l.restored[e.Base], func(p donated) bool { return p.first <= x.Last && x.Last < p.next }) {
 				continue
 			}
 			same := func(t Torn) bool { return t.Producer == x.Producer && t.First == x.First }
@@ -108,6 +115,8 @@ func (l *log) findAborts(f *tornFinder) {
 				f.torn = slices.Delete(f.torn, i, i+1)
 			} else if t := f.open[x.Producer]; t != nil && t.first == x.First {
 				l.aborts = append(l.aborts, abort{x.Last, x.Producer, t.epoch})
+			} else { // later transactions of the producer may have later epochs, and none has an earlier one
+				l.aborts = append(l.aborts, abort{x.Last, x.Producer, f.epochs[x.Producer]})
 			}
 		}
 	}

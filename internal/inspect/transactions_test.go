@@ -122,13 +122,17 @@ func TestARepairKeepsOpenTransactions(t *testing.T) {
 // a repair writes the marker again. So readers skip this transaction, and not those after it.
 func TestARepairWritesAnAbortMarkerAgain(t *testing.T) {
 	t.Parallel()
-	for _, next := range []bool{true, false} {
+	for _, c := range []struct {
+		next  bool // there is a later transaction
+		whole bool // the record is damaged, too
+		epoch int16
+	}{{true, false, 4}, {false, false, 4}, {true, true, 5}, {false, true, 0}} {
 		disk := crashfs.New(1)
 		d := open(t, disk)
 		l := create(t, d)["a"]
 		first := written(t, l, 9, 4, 0)
 		last := bumped(t, l, 9, 4, record.Abort)
-		if next {
+		if c.next {
 			written(t, l, 9, 5, 0)
 			bumped(t, l, 9, 5, record.Commit)
 		}
@@ -137,6 +141,9 @@ func TestARepairWritesAnAbortMarkerAgain(t *testing.T) {
 		s := &site{TB: t, fs: disk}
 		_, at := s.batch(path.Join("a-0", "00000000000000000000.log"), 1)
 		s.flip("a-0/00000000000000000000.log", at+30)
+		if c.whole {
+			s.flip("a-0/00000000000000000000.log", 65)
+		}
 		plan, l := repaired(t, s.fs, "a")
 		if len(plan.Torn) > 0 || len(plan.Reopened) > 0 {
 			t.Errorf("torn %+v, reopened %+v", plan.Torn, plan.Reopened)
@@ -150,7 +157,7 @@ func TestARepairWritesAnAbortMarkerAgain(t *testing.T) {
 		}
 		slice.Release()
 		b := record.Batch(batches(t, l)[last])
-		if kind, _, err := b.EndTxn(); err != nil || kind != record.Abort || b.ProducerID() != 9 || b.ProducerEpoch() != 4 ||
+		if kind, _, err := b.EndTxn(); err != nil || kind != record.Abort || b.ProducerID() != 9 || b.ProducerEpoch() != c.epoch ||
 			b.LeaderEpoch() != l.EpochAt(last) {
 			t.Errorf("at %d there is %x, %v", last, []byte(b), err)
 		}

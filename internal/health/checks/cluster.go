@@ -388,7 +388,7 @@ func checkBrokers(f *Facts, n *notes) {
 		}
 		if b.OutOfSync.Count > 0 {
 			x.Problem += fmt.Sprintf("; it is not in sync in %s", partitionsText(&b.OutOfSync))
-			x.Works = "the other replicas have all acknowledged records"
+			x.Works = "the replicas in sync serve these partitions"
 			if b.AtMin > 0 {
 				x.Works += fmt.Sprintf("; if one more fails, acks=all is refused in %s", text.Count(b.AtMin, "partition"))
 			}
@@ -729,7 +729,7 @@ func checkUnclean(c *view.Cluster, n *notes) {
 	}
 	n.addShared(health.Finding{Severity: health.Warn, Subject: "unclean elections",
 		Problem: partitionsText(&c.Unclean) + ": a leader was elected that may lack acknowledged records",
-		Works:   "these partitions can be written and read",
+		Works:   "everything in these partitions that no other finding names",
 		Remedy: recovered + "compare the records with their source, and produce again what is missing; the log of the controller at the time of the election has the " +
 			"replicas and their log ends; then " + health.Command("chronikctl", "topic", "elect", "--confirm-loss") +
 			" ends this finding, which stays until then (" + clusterPage + ")"})

@@ -15,6 +15,9 @@ import (
 // mostSaved is for how many damaged ranges a remedy has commands.
 const mostSaved = 3
 
+// unknownPlace stands for a directory of a broker that has told nothing since this one was started.
+const unknownPlace = "DIRECTORY"
+
 // mostName is how many bytes of a topic's name the file with its batches has.
 const mostName = 100
 
@@ -48,7 +51,12 @@ func (f *Facts) saving(p *view.Log) (s saving) {
 			command := logCommand("dump", f.placesOf(b), append(args, "--for-repair")...)
 			run = append(run, strings.TrimSuffix(command, "`")+" >> "+file+"`")
 		}
-		commands = append(commands, "on the machine of "+health.BrokerSubject(b)+", in a new directory, run "+strings.Join(run, " and "))
+		told := ""
+		if slices.Contains(f.placesOf(b), unknownPlace) {
+			told = " with its data directory and each of its log.dirs as " + unknownPlace
+		}
+		commands = append(commands, "on the machine of "+health.BrokerSubject(b)+", in a new directory, run "+
+			strings.Join(run, " and ")+told)
 	}
 	s.before = "first save what they have of " + what + ", because they copy the repaired log later and lose it: " +
 		strings.Join(commands, "; ")
@@ -74,7 +82,7 @@ func (f *Facts) placesOf(broker int32) []string {
 	if o := f.other(broker); o != nil && o.Report != nil && len(o.Report.Places) > 0 {
 		return o.Report.Places
 	}
-	return []string{"--dir", "DIRECTORY"} // it has told nothing since this broker has been started
+	return []string{"--dir", unknownPlace}
 }
 
 // places returns the flags for the remedies of other brokers. A directory that cannot be opened

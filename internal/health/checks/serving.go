@@ -149,6 +149,9 @@ func (f *Facts) repair(p *view.Log) string {
 			at = append(at, "--journal", f.absolute(d.Journal))
 		}
 	}
+	if len(save.restore) > 0 && len(f.Dirs)+len(f.Unopened) == 1 { // the metadata name the other replicas
+		at = f.whole()
+	}
 	repair := slices.Concat([]string{"--backup", f.backup(dir)}, more, save.restore)
 	lists := logCommand("verify", at) + ", which lists the damage, and "
 	if len(save.restore) > 0 {

@@ -163,6 +163,7 @@ func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string)
 			list = append(list, what(group))
 		}
 		elsewhere(a, r.Inspection())
+		backup = another(a, backup)
 		if err := a.Confirm("do "+text.Plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup,
 			wayBack, list); err != nil {
 			return err
@@ -182,8 +183,29 @@ func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string)
 	return plan(a, out)
 }
 
-// elsewhere says how to save what other brokers may have of the records that a repair loses.
+// another returns the directory for the copies: the given one, or if that holds those of an earlier
+// repair, one next to it.
+func another(a *app.App, backup string) string {
+	for name, n := backup, 2; ; name, n = fmt.Sprintf("%s.%d", backup, n), n+1 {
+		list, err := os.ReadDir(name)
+		if err != nil || len(list) == 0 {
+			if name != backup {
+				a.Note("%s holds the copies of an earlier repair: those of this one go to %s", backup, name)
+			}
+			return name
+		}
+		if _, err := os.Stat(filepath.Join(name, inspect.ManifestFile)); err != nil {
+			return backup // it holds something else, and is refused
+		}
+	}
+}
+
+// elsewhere says which files of --restore are of no use, and how to save what other brokers may
+// have of the records that a repair loses.
 func elsewhere(a *app.App, r *inspect.Inspection) {
+	for _, name := range r.Unused() {
+		a.Note("%s has nothing that belongs into what this repair replaces", name)
+	}
 	for _, x := range r.Elsewhere() {
 		args := []string{"chronikctl", "log", "dump", "--dir", "DIRECTORY", "--topic", x.Topic,
 			"--partition", strconv.Itoa(int(x.Partition)), "--from", strconv.FormatInt(x.From, 10)}

@@ -226,3 +226,46 @@ func TestARepairRestoresADumpOfAnotherBroker(t *testing.T) {
 		t.Errorf("with the file, the repair says %s%s", out, said)
 	}
 }
+
+// A second repair with the same command has another directory for its copies, and what a repair has
+// lost is said afterwards.
+func TestARepairCanBeRepeatedWordForWord(t *testing.T) {
+	dir, backup := damagedMember(t), filepath.Join(t.TempDir(), "b")
+	unused := filepath.Join(t.TempDir(), "saved.json")
+	must.OK(t, os.WriteFile(unused, nil, 0o600))
+	run := func(c func(*app.App) *cobra.Command, args ...string) (out, said string, err error) {
+		var stdout, stderr bytes.Buffer
+		a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: &stdout, Err: &stderr, Getenv: func(string) string { return "" }})
+		cmd := c(a)
+		a.Prepare(cmd)
+		cmd.SetArgs(append([]string{"--yes", "--dir", dir}, args...))
+		err = cmd.ExecuteContext(t.Context())
+		return stdout.String(), stderr.String(), err
+	}
+	for _, name := range []string{backup, backup + ".2", backup + ".3"} {
+		_, said, err := run(repairCommand, "--backup", backup, "--last-copy", "--restore", unused)
+		must.OK(t, err)
+		if !strings.Contains(said, unused+" has nothing that belongs") || (name != backup) != strings.Contains(said, " go to "+name) {
+			t.Errorf("%s: the repair says %s", name, said)
+		}
+		if _, err := os.Stat(filepath.Join(name, inspect.ManifestFile)); err != nil {
+			t.Error(err)
+		}
+		out, _, err := run(verifyCommand)
+		if err != nil || !strings.Contains(out, "before, 1 partition has lost records, or may have: a-0") {
+			t.Errorf("verify: %v: %s", err, out)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*-0", "*.log"))
+		must.OK(t, err)
+		f, err := os.OpenFile(files[len(files)-1], os.O_WRONLY, 0)
+		must.OK(t, err)
+		_, err = f.WriteAt([]byte{byte(len(name))}, 100)
+		must.OK(t, errors.Join(err, f.Close()))
+	}
+	must.OK(t, os.Mkdir(backup+"x", 0o700))
+	must.OK(t, os.WriteFile(filepath.Join(backup+"x", "y"), nil, 0o600))
+	_, _, err := run(repairCommand, "--backup", backup+"x", "--last-copy")
+	if err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("with a directory of something else: %v", err)
+	}
+}

@@ -204,7 +204,18 @@ func summary(r *inspect.Inspection) string {
 	}
 	switch {
 	case r.Clean():
-		return summary + "a start would come up with everything that was acknowledged"
+		var lossy []string
+		for i := range r.Partitions {
+			if p := &r.Partitions[i]; p.Lossy {
+				lossy = append(lossy, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+			}
+		}
+		summary += "a start would come up with everything that was acknowledged"
+		if len(lossy) > 0 {
+			summary += fmt.Sprintf("; before, %s lost records, or may have: %s",
+				text.Plural(len(lossy), "partition has", "partitions have"), strings.Join(lossy[:min(len(lossy), 5)], ", "))
+		}
+		return summary
 	case r.Refused():
 		summary += "a start would be refused"
 	case ready < len(r.Partitions):
