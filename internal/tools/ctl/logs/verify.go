@@ -204,18 +204,7 @@ func summary(r *inspect.Inspection) string {
 	}
 	switch {
 	case r.Clean():
-		var lossy []string
-		for i := range r.Partitions {
-			if p := &r.Partitions[i]; p.Lossy {
-				lossy = append(lossy, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
-			}
-		}
-		summary += "a start would come up with everything that was acknowledged"
-		if len(lossy) > 0 {
-			summary += fmt.Sprintf("; before, %s lost records, or may have: %s",
-				text.Plural(len(lossy), "partition has", "partitions have"), strings.Join(lossy[:min(len(lossy), 5)], ", "))
-		}
-		return summary
+		return summary + "a start would come up with everything that was acknowledged" + before(r)
 	case r.Refused():
 		summary += "a start would be refused"
 	case ready < len(r.Partitions):
@@ -226,14 +215,29 @@ func summary(r *inspect.Inspection) string {
 	}
 	switch {
 	case unknown && n > 0:
-		return summary + fmt.Sprintf("; %s missing, and records that came after %s, if there were any",
-			text.Plural(int(n), "offset is", "offsets are"), since(r))
+		return summary + fmt.Sprintf("; %s missing, and records that came after %s, if there were any%s",
+			text.Plural(int(n), "offset is", "offsets are"), since(r), before(r))
 	case unknown:
-		return summary + "; records that came after " + since(r) + " are missing, if there were any"
+		return summary + "; records that came after " + since(r) + " are missing, if there were any" + before(r)
 	case n > 0:
-		return summary + fmt.Sprintf("; %s missing", text.Plural(int(n), "offset is", "offsets are"))
+		return summary + fmt.Sprintf("; %s missing%s", text.Plural(int(n), "offset is", "offsets are"), before(r))
 	}
-	return summary + "; no acknowledged record is lost"
+	return summary + "; no acknowledged record is lost" + before(r)
+}
+
+// before says which logs have lost records already, or may have; "" if none.
+func before(r *inspect.Inspection) string {
+	var logs []string
+	for i := range r.Partitions {
+		if p := &r.Partitions[i]; p.Lossy {
+			logs = append(logs, fmt.Sprintf("%s-%d", p.Topic, p.Partition))
+		}
+	}
+	if len(logs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; before, %s lost records, or may have: %s", text.Plural(len(logs), "partition has", "partitions have"),
+		strings.Join(logs[:min(len(logs), 5)], ", "))
 }
 
 // since names the oldest checkpoint; nothing is known of what followed it.
