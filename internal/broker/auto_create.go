@@ -40,9 +40,10 @@ type creations struct {
 	failed int // topics with a reason
 }
 
-// begin records names as being created, and returns those that were not yet. A topic whose last
-// attempt failed is not created again but returned with the reason, once.
-func (c *creations) begin(names []string) (fresh []string, failed map[string]error) {
+// begin records names as being created, and returns those that were not yet. It asks may for each
+// of these, unless it is nil, and leaves out those that may not. A topic whose last attempt failed
+// is not created again but returned with the reason, once.
+func (c *creations) begin(names []string, may func(name string) bool) (fresh []string, failed map[string]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.topics == nil {
@@ -57,7 +58,7 @@ func (c *creations) begin(names []string) (fresh []string, failed map[string]err
 			failed[name] = err
 			delete(c.topics, name)
 			c.failed--
-		case !known && len(c.topics) < maxCreations:
+		case !known && len(c.topics) < maxCreations && (may == nil || may(name)):
 			c.topics[name] = nil
 			fresh = append(fresh, name)
 		}
@@ -120,12 +121,11 @@ func (b *Handler) autoCreate(img *metadata.Image, r *network.Request, req *kmsg.
 		}
 		return failed
 	}
+	var may func(string) bool
 	if tenant.Limited(quota.Mutations) {
-		missing = slices.DeleteFunc(missing, func(string) bool {
-			return !tenant.Take(quota.Mutations, int64(b.conf.NumPartitions))
-		})
+		may = func(string) bool { return tenant.Take(quota.Mutations, int64(b.conf.NumPartitions)) }
 	}
-	fresh, failed := b.creations.begin(missing)
+	fresh, failed := b.creations.begin(missing, may)
 	if len(fresh) > 0 {
 		specs := make([]controller.TopicSpec, len(fresh))
 		for i, name := range fresh {

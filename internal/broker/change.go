@@ -71,7 +71,8 @@ func verdict(err error) (int16, *string) {
 	if err == nil {
 		return 0, nil
 	}
-	return code(changeError(err)), kmsg.StringPtr(message(err))
+	err = changeError(err)
+	return code(err), kmsg.StringPtr(message(err))
 }
 
 // changeError maps errors of a store that is closed, which mean something else when records are

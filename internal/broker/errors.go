@@ -3,12 +3,12 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator/errcode"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // errTimedOut: something did not happen within the request's timeout.
@@ -51,7 +51,7 @@ func message(err error) string {
 	if len(s) <= maxMessage {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxMessage-len("…")], "") + "…"
+	return text.Cut(s, maxMessage-len("…")) + "…"
 }
 
 // protocolErrorf returns an error that clients receive with this code and message.

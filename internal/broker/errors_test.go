@@ -1,8 +1,10 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -39,6 +41,15 @@ func TestDeviationsFromTheTable(t *testing.T) {
 	} {
 		if c.got != c.want.Code {
 			t.Errorf("%s: code %d, want %v", c.name, c.got, c.want)
+		}
+	}
+}
+
+// A change that a stopping broker refuses says so, in the text that belongs to its code.
+func TestAStoppingBrokerSaysSo(t *testing.T) {
+	for _, err := range []error{metadata.ErrClosed, context.Canceled} {
+		if n, msg := verdict(err); n != kerr.NotController.Code || msg == nil || !strings.HasPrefix(*msg, "the broker is stopping: ") {
+			t.Errorf("%v: code %d, %v", err, n, msg)
 		}
 	}
 }

@@ -195,9 +195,9 @@ func TestCreationsAreBounded(t *testing.T) {
 		}
 		return list
 	}
-	under, _ := c.begin(names("under way ", 3))
+	under, _ := c.begin(names("under way ", 3), nil)
 	for round := range 20 {
-		fresh, old := c.begin(names(fmt.Sprint(round, " "), maxCreations/3))
+		fresh, old := c.begin(names(fmt.Sprint(round, " "), maxCreations/3), nil)
 		if len(old) > 0 || len(c.topics) > maxCreations {
 			t.Fatalf("round %d: %d topics, %d failed", round, len(c.topics), len(old))
 		}
@@ -210,12 +210,30 @@ func TestCreationsAreBounded(t *testing.T) {
 			t.Fatalf("round %d: %d topics", round, len(c.topics))
 		}
 	}
-	if again, _ := c.begin(under); len(again) > 0 {
+	if again, _ := c.begin(under, nil); len(again) > 0 {
 		t.Errorf("%v were begun again", again)
 	}
-	fresh, _ := c.begin(names("many ", 2*maxCreations))
+	fresh, _ := c.begin(names("many ", 2*maxCreations), nil)
 	if len(c.topics) != maxCreations || len(fresh) == 0 {
 		t.Errorf("%d topics, %d begun", len(c.topics), len(fresh))
+	}
+}
+
+// Only a topic that is begun costs its quota: not one that is being created already, and not one
+// whose reason is returned.
+func TestOnlyACreationThatBeginsIsCharged(t *testing.T) {
+	var c creations
+	var asked []string
+	may := func(name string) bool { asked = append(asked, name); return name != "refused" }
+	fresh, _ := c.begin([]string{"new", "refused"}, may)
+	again, failed := c.begin([]string{"new", "new"}, may)
+	if !slices.Equal(fresh, []string{"new"}) || len(again)+len(failed) > 0 || !slices.Equal(asked, []string{"new", "refused"}) {
+		t.Errorf("%v and %v were begun, %v failed, %v were asked for", fresh, again, failed, asked)
+	}
+	c.end(fresh, map[string]error{"new": errTimedOut})
+	again, failed = c.begin([]string{"new"}, may)
+	if len(again) > 0 || failed["new"] == nil || len(asked) != 2 {
+		t.Errorf("%v were begun, %v failed, %v were asked for", again, failed, asked)
 	}
 }
 

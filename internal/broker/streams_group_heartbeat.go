@@ -122,7 +122,7 @@ func (b *Handler) createInternal(r *network.Request, beat *group.StreamsHeartbea
 		beat.MissingBecause(fmt.Sprintf("Creation failed: %s.", err))
 		return
 	}
-	fresh, failed := b.internal.begin(names)
+	fresh, failed := b.internal.begin(names, nil)
 	if len(fresh) > 0 {
 		list := make([]controller.TopicSpec, len(fresh))
 		for i, name := range fresh {

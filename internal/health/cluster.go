@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Bounds of encoded reports, in bytes. Findings beyond them are counted only.
@@ -345,7 +347,7 @@ func (a *About) bound() {
 func cut(most int, texts ...*string) {
 	for _, s := range texts {
 		if len(*s) > most {
-			*s = strings.Clone(strings.ToValidUTF8((*s)[:most], ""))
+			*s = strings.Clone(text.Cut(*s, most))
 		}
 	}
 }

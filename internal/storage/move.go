@@ -286,7 +286,7 @@ func (m *Manager) startMove(id ID) (*move, *Log, error) {
 	return x, l, nil
 }
 
-// restBytes is how much may be left to copy when a log stops to take appends.
+// restBytes is how much may be left to copy when a log stops taking appends.
 const restBytes = 4 << 20
 
 func (m *Manager) runMove(ctx context.Context, x *move, l *Log) (*Log, error) {

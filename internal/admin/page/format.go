@@ -8,11 +8,13 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// The page formats numbers as chronikctl does: sizes in powers of 1024 with their IEC unit, counts
-// with commas, durations in the largest unit that leaves a number above 1. An unknown value is an
-// en dash.
+// The page formats sizes in powers of 1024 with their IEC unit, counts with commas, and durations
+// in the largest unit that leaves a number above 1. Sizes have one digit more than those of
+// chronikctl, so that a change is visible. An unknown value is an en dash.
 const unknown = "–"
 
 // bytesText formats a size with three significant digits: "1.42 GiB".
@@ -202,7 +204,7 @@ func hexText(b []byte) string {
 func name(s string) string {
 	const most = 200
 	if len(s) > most {
-		return prose(s[:most]) + "…"
+		return prose(text.Cut(s, most)) + "…"
 	}
 	return prose(s)
 }

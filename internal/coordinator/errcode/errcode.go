@@ -76,7 +76,8 @@ var (
 		{metadata.ErrUnavailable, kerr.RequestTimedOut},
 		{metadata.ErrUnknown, kerr.RequestTimedOut},
 		{metadata.ErrConflict, kerr.RequestTimedOut}, // with too many others at the same time; nothing was changed
-		// NOT_CONTROLLER would make clients look for another controller, and no broker answers it.
+		// NOT_CONTROLLER would make clients look for another controller, while this broker asks the
+		// one that there is. Brokers answer it only if they stop, or have too many such requests.
 		{controller.ErrNotController, kerr.RequestTimedOut},
 		{context.Canceled, kerr.NotLeaderForPartition},
 		{context.DeadlineExceeded, kerr.RequestTimedOut},

@@ -2,7 +2,6 @@ package group
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // joining is a JoinGroup request that is being handled.
@@ -101,10 +101,7 @@ const maxPrefix = 256
 
 // newID returns a new member id of a client or an instance.
 func (s *Shard) newID(of string) string {
-	if len(of) > maxPrefix {
-		of = strings.ToValidUTF8(of[:maxPrefix], "")
-	}
-	return of + "-" + s.cfg.NewID()
+	return text.Cut(of, maxPrefix) + "-" + s.cfg.NewID()
 }
 
 // accepts reports whether the group has space for a member. During a join phase only members that

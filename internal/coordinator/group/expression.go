@@ -7,9 +7,9 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
-	"strings"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // matchNames returns the visible ones of some names that an expression matches, sorted. An error
@@ -40,7 +40,7 @@ func truncateExpression(expression string) string {
 	if len(expression) <= maxShown {
 		return expression
 	}
-	return strings.ToValidUTF8(expression[:maxShown], "") + "…"
+	return text.Cut(expression, maxShown) + "…"
 }
 
 const maxShown = 1 << 10

@@ -102,7 +102,8 @@ func New(opt Options) *Streams {
 	return s
 }
 
-// Close ends all connections and waits for their goroutines until ctx ends.
+// Close ends all connections and waits for their goroutines, at most until ctx ends and closeGrace
+// longer.
 func (s *Streams) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

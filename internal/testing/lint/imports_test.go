@@ -105,7 +105,7 @@ func importRules() map[string]importRule {
 		"internal/forward": {may: []string{"internal/network", "internal/protocol", "internal/bufpool", "internal/view"},
 			never: []string{cobraPkg, yamlPkg, kmsgPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/forward", "internal/protocol", "internal/controller",
-			"internal/replica", "internal/coordinator", "internal/coordinator/errcode", "internal/coordinator/group",
+			"internal/text", "internal/replica", "internal/coordinator", "internal/coordinator/errcode", "internal/coordinator/group",
 			"internal/coordinator/service", "internal/coordinator/sharestate/...", "internal/coordinator/txn/...",
 			"internal/sharegroup/window", "internal/shareleader", "internal/metadata", "internal/purgatory", "internal/storage",
 			"internal/storage/producers", "internal/storage/txnindex", "internal/record", "internal/bufpool", "internal/configdef",
@@ -412,7 +412,7 @@ func coordinatorRules() map[string]importRule {
 		"internal/coordinator": {may: []string{"internal/groupcommit"}, never: noProtocol,
 			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol",
-			"internal/record", "internal/storage/producers"},
+			"internal/record", "internal/storage/producers", "internal/text"},
 			never: noDisk, because: machineReason},
 		"internal/coordinator/txn": {may: []string{"internal/coordinator", "internal/view"}, never: append([]string{netPkg}, noDisk...),
 			because: machineReason},
@@ -510,7 +510,8 @@ func linkRules() map[string]importRule {
 // healthRules returns the rules of the packages that show an operator the broker's state.
 func healthRules() map[string]importRule {
 	return map[string]importRule{
-		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
+		"internal/health": {may: []string{"internal/text"}, never: noProtocol,
+			because: "a leaf: the broker and chronikctl share its vocabulary"},
 		"internal/observe": {may: []string{"internal/broker", "internal/config", "internal/config/resolve",
 			"internal/configdef", "internal/coordinator", "internal/coordinator/service",
 			"internal/coordinator/txn", "internal/coordinator/txn/exchange", "internal/coordinator/txn/gate", "internal/health",

@@ -135,9 +135,6 @@ func messages(file *ast.File) []message {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.Field:
-			if n.Type != nil {
-				ast.Inspect(n.Type, func(ast.Node) bool { return true })
-			}
 			return n.Tag == nil
 		case *ast.BasicLit:
 			text, err := strconv.Unquote(n.Value)

@@ -109,8 +109,8 @@ type Turn struct {
 	Gate   *Gate
 	From   Producer
 	Client Client
-	// Deadline is when the sender stops to wait. It ends batches by Entry.Overdue then; the gate
-	// itself only stops to ask.
+	// Deadline is when the sender stops waiting. It ends batches by Entry.Overdue then; the gate
+	// itself only stops asking.
 	Deadline time.Time
 
 	round *round // the queues that this request began
