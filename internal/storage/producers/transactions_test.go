@@ -176,12 +176,11 @@ func replayed(log []record.Batch, id int64) known {
 				k.spans = append(k.spans, [2]int64{k.first, b.BaseOffset()})
 			}
 			k.first, k.marker, k.kind, k.coordinator = -1, b.BaseOffset(), kind, max(k.coordinator, coordinator)
-			k.epoch = max(k.epoch, b.ProducerEpoch())
-			k.fenced = k.epoch
+			k.epoch, k.fenced = max(k.epoch, b.ProducerEpoch()), max(k.fenced, b.ProducerEpoch())
 		default:
 			k.epoch = max(k.epoch, b.ProducerEpoch())
 			if b.Transactional() && k.first < 0 {
-				k.first, k.fenced = b.BaseOffset(), k.epoch
+				k.first, k.fenced = b.BaseOffset(), max(k.fenced, b.ProducerEpoch())
 			}
 		}
 	}

@@ -26,7 +26,7 @@ type writer struct {
 	// would replay from the journal.
 	counts bool
 	damage int
-	some   bool // a segment or a frame of the topic was found
+	some   bool // the checkpoint has a log of the topic, or a segment or a frame was found
 
 	does task
 	had  map[int32][]extent // of the records that the logs have or that were printed, by partition, in order
@@ -78,9 +78,16 @@ func newWriter(a *app.App) *writer {
 
 // dump writes what the segments have, then what only the journal has.
 func (w *writer) dump(ctx context.Context, at inspect.Options, o inspect.DumpOptions) error {
-	w.next, o.Checkpoint = map[int32]int64{}, false
-	o.Segments, o.Journal = true, false
-	err := inspect.Dump(ctx, at, o, w.item)
+	w.next = map[int32]int64{}
+	logs := inspect.DumpOptions{Checkpoint: true, Topic: o.Topic, Partition: o.Partition}
+	err := inspect.Dump(ctx, at, logs, func(it *inspect.Item) error {
+		w.some = w.some || it.Log != nil
+		return nil
+	})
+	o.Checkpoint, o.Segments, o.Journal = false, true, false
+	if err == nil {
+		err = inspect.Dump(ctx, at, o, w.item)
+	}
 	if o.Segments, o.Journal = false, true; err == nil && !o.Replaced {
 		err = inspect.Dump(ctx, at, o, w.item)
 	}
@@ -96,8 +103,8 @@ func (w *writer) end(err error) error {
 		return explained("dump", err)
 	}
 	if !w.some && w.damage == 0 {
-		return app.WithCode(app.ExitUnhealthy, errors.New("no log of this topic is in these directories, or none with records in this "+
-			"range; give the data directory and all of log.dirs"))
+		return app.WithCode(app.ExitUnhealthy, errors.New("no log of this topic is in these directories; give the data directory and all "+
+			"of log.dirs"))
 	}
 	if w.damage > 0 {
 		return app.WithCode(app.ExitUnhealthy,

@@ -269,3 +269,22 @@ func TestARepairCanBeRepeatedWordForWord(t *testing.T) {
 		t.Errorf("with a directory of something else: %v", err)
 	}
 }
+
+// A dump of a directory that has no log of the topic fails: its output would be taken for all that
+// the replica has. A log without records in the range does not.
+func TestADumpWithoutTheLogFails(t *testing.T) {
+	dir := damagedMember(t)
+	for topic, want := range map[string]int{"a": app.ExitOK, "b": app.ExitUnhealthy} {
+		for _, what := range []string{"--for-produce", "--for-repair"} {
+			var out bytes.Buffer
+			a := app.New("test", app.Streams{In: bytes.NewReader(nil), Out: &out, Err: io.Discard, Getenv: func(string) string { return "" }})
+			c := dump(a)
+			c.SetArgs([]string{"--dir", dir, "--topic", topic, "--partition", "0", "--from", "1000", what})
+			c.SetOut(io.Discard)
+			c.SetErr(io.Discard)
+			if err := c.ExecuteContext(t.Context()); app.ExitCode(err) != want || out.Len() > 0 {
+				t.Errorf("%s of %s: %v", what, topic, err)
+			}
+		}
+	}
+}
