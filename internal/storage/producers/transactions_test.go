@@ -218,7 +218,7 @@ func TestTransactionsAgainstEveryBatch(t *testing.T) {
 				}
 				if _, dup, err := s.Check(b, permit(&s, id)); err == nil && !dup {
 					add(b)
-				} else if want := replayed(log, id); dup || want.first < 0 || b.Transactional() && b.ProducerEpoch() == want.epoch {
+				} else if want := replayed(log, id); dup || want.first < 0 || b.Transactional() && b.ProducerEpoch() == want.fenced {
 					t.Fatalf("refused: %v, %v; the log says %+v", dup, err, want)
 				}
 			},
