@@ -123,6 +123,15 @@ func OfDir(path string) Finding {
 	return Finding{Subject: "log directory " + path, About: &About{Dir: path}}
 }
 
+// UnknownPlace stands in commands for a directory that is not known.
+const UnknownPlace = "DIRECTORY"
+
+// SavedFile returns the name that commands give to the file with what a broker has of a partition.
+// It has at most 100 bytes of the topic's name, so that it is a valid name of a file.
+func SavedFile(topic string, partition int32, broker string) string {
+	return fmt.Sprintf("%s-%d.broker-%s.json", topic[:min(len(topic), 100)], partition, broker)
+}
+
 // Cause names the findings of a check of a broker.
 func Cause(check string, broker int32) string { return check + " of " + BrokerSubject(broker) }
 

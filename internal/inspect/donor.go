@@ -122,7 +122,7 @@ func parseDonated(line []byte) (id storage.ID, p donated, b record.Batch, err er
 	return id, p, b, nil
 }
 
-// read returns the batch of a donated.
+// read reads a batch that was indexed, and checks it again.
 func (s *Donor) read(p donated) (record.Batch, error) {
 	name := s.files[p.file]
 	f, err := s.fs.Open(name)

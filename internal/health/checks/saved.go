@@ -15,12 +15,6 @@ import (
 // mostSaved is for how many damaged ranges a remedy has commands.
 const mostSaved = 3
 
-// unknownPlace stands for a directory of a broker that has told nothing since this one was started.
-const unknownPlace = "DIRECTORY"
-
-// mostName is how many bytes of a topic's name the file with its batches has.
-const mostName = 100
-
 // saving is how a repair of the last copy gets what other replicas have: they copy the repaired log
 // afterwards, and what only they had is gone.
 type saving struct {
@@ -40,7 +34,7 @@ func (f *Facts) saving(p *view.Log) (s saving) {
 	}
 	var commands []string
 	for _, b := range others {
-		file := fmt.Sprintf("%s-%d.broker-%d.json", p.Topic[:min(len(p.Topic), mostName)], p.Partition, b)
+		file := health.SavedFile(p.Topic, p.Partition, strconv.Itoa(int(b)))
 		s.restore = append(s.restore, "--restore", file)
 		var run []string
 		for _, d := range ranges[:min(len(ranges), mostSaved)] {
@@ -52,8 +46,8 @@ func (f *Facts) saving(p *view.Log) (s saving) {
 			run = append(run, strings.TrimSuffix(command, "`")+" >> "+file+"`")
 		}
 		told := ""
-		if slices.Contains(f.placesOf(b), unknownPlace) {
-			told = " with its data directory and each of its log.dirs as " + unknownPlace
+		if slices.Contains(f.placesOf(b), health.UnknownPlace) {
+			told = " with its data directory and each of its log.dirs as " + health.UnknownPlace
 		}
 		commands = append(commands, "on the machine of "+health.BrokerSubject(b)+", in a new directory, run "+
 			strings.Join(run, " and ")+told)
@@ -82,7 +76,7 @@ func (f *Facts) placesOf(broker int32) []string {
 	if o := f.other(broker); o != nil && o.Report != nil && len(o.Report.Places) > 0 {
 		return o.Report.Places
 	}
-	return []string{"--dir", unknownPlace}
+	return []string{"--dir", health.UnknownPlace}
 }
 
 // places returns the flags for the remedies of other brokers. A directory that cannot be opened

@@ -168,7 +168,7 @@ func (w *writer) record(it *inspect.Item) error {
 
 // batch prints a batch.
 func (w *writer) batch(it *inspect.Item) error {
-	if it.TopicID == "" { // without a checkpoint
+	if it.TopicID == "" { // the directory does not have it
 		w.damage++
 		w.a.Note("warning: %s: its topic id is unknown", line(it))
 		return nil

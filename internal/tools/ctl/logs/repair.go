@@ -207,23 +207,23 @@ func elsewhere(a *app.App, r *inspect.Inspection) {
 		a.Note("%s has nothing that belongs into what this repair replaces", name)
 	}
 	for _, x := range r.Elsewhere() {
-		args := []string{"chronikctl", "log", "dump", "--dir", "DIRECTORY", "--topic", x.Topic,
+		args := []string{"chronikctl", "log", "dump", "--dir", health.UnknownPlace, "--topic", x.Topic,
 			"--partition", strconv.Itoa(int(x.Partition)), "--from", strconv.FormatInt(x.From, 10)}
 		if x.To != inspect.Unknown {
 			args = append(args, "--to", strconv.FormatInt(x.To, 10))
 		}
 		dump := strings.TrimSuffix(health.Command(append(args, "--for-repair")...), "`")
 		say := func(who, name string) {
-			file := fmt.Sprintf("%s-%d.%s.json", x.Topic[:min(len(x.Topic), 100)], x.Partition, name)
+			file := health.SavedFile(x.Topic, x.Partition, name)
 			a.Note("%s may have offsets %s of %s-%d, which this repair would lose. If it was not done yet, run there %s >> %s`, with --dir "+
 				"for its data directory and each of its log.dirs, and repair here with --restore %s, too.", who, x.Offsets(), x.Topic,
 				x.Partition, dump, file, file)
 		}
 		for _, id := range x.Brokers {
-			say(health.BrokerSubject(id), fmt.Sprintf("broker-%d", id))
+			say(health.BrokerSubject(id), strconv.Itoa(int(id)))
 		}
 		if len(x.Brokers) == 0 {
-			say("each other broker with a replica", "BROKER")
+			say("each other broker with a replica", "ID")
 		}
 	}
 }

@@ -214,8 +214,8 @@ func TestARepairRestoresADumpOfAnotherBroker(t *testing.T) {
 	}
 	repair := []string{"--dir", dir, "--backup", filepath.Join(t.TempDir(), "b"), "--last-copy", "--dry-run"}
 	_, said := run(repairCommand, repair...)
-	command := "`chronikctl log dump --dir DIRECTORY --topic a --partition 0 --from 0 --to 1 --for-repair >> a-0.BROKER.json`"
-	if !strings.Contains(said, command) || !strings.Contains(said, "--restore a-0.BROKER.json") {
+	command := "`chronikctl log dump --dir DIRECTORY --topic a --partition 0 --from 0 --to 1 --for-repair >> a-0.broker-ID.json`"
+	if !strings.Contains(said, command) || !strings.Contains(said, "--restore a-0.broker-ID.json") {
 		t.Errorf("the repair says %s", said)
 	}
 	saved, _ := run(dump, "--dir", other, "--topic", "a", "--partition", "0", "--from", "0", "--to", "1", "--for-repair")
