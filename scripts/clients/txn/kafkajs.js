@@ -10,14 +10,18 @@ function check(ok, what, got) {
   if (!ok) throw new Error(`${what}: ${JSON.stringify(got)}`);
 }
 
-// patiently repeats what the broker refuses while it still ends the transaction before: kafkajs does so
-// for some requests only.
+// What the broker refuses while it still ends the transaction before, or while a partition of the
+// groups gets its first leader. kafkajs repeats the first for some requests only, and compares the
+// others with names that its own table of errors does not have.
+const temporary = ['CONCURRENT_TRANSACTIONS', 'GROUP_LOAD_IN_PROGRESS', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'NOT_COORDINATOR_FOR_GROUP'];
+
+// patiently repeats what was refused with a temporary error.
 async function patiently(ask) {
   for (;;) {
     try {
       return await ask();
     } catch (e) {
-      if (e.type !== 'CONCURRENT_TRANSACTIONS') throw e;
+      if (!temporary.includes(e.type)) throw e;
       await new Promise((resolve) => { setTimeout(resolve, 10); });
     }
   }
