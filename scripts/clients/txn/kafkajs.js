@@ -15,13 +15,14 @@ function check(ok, what, got) {
 // others with names that its own table of errors does not have.
 const temporary = ['CONCURRENT_TRANSACTIONS', 'GROUP_LOAD_IN_PROGRESS', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'NOT_COORDINATOR_FOR_GROUP'];
 
-// patiently repeats what was refused with a temporary error.
+// patiently repeats what was refused with a temporary error, for a minute at most.
 async function patiently(ask) {
+  const end = Date.now() + 60000;
   for (;;) {
     try {
       return await ask();
     } catch (e) {
-      if (!temporary.includes(e.type)) throw e;
+      if (!temporary.includes(e.type) || Date.now() > end) throw e;
       await new Promise((resolve) => { setTimeout(resolve, 10); });
     }
   }
