@@ -151,7 +151,8 @@ func copyFile(fsys vfs.FS, from, to string) (Saved, error) {
 		return s, err
 	}
 	sum := sha256.New()
-	s.Bytes, err = io.CopyBuffer(io.MultiWriter(io.NewOffsetWriter(t, 0), sum), io.NewSectionReader(f, 0, size), make([]byte, copyStep))
+	step := make([]byte, max(1, min(size, copyStep))) // most files are small
+	s.Bytes, err = io.CopyBuffer(io.MultiWriter(io.NewOffsetWriter(t, 0), sum), io.NewSectionReader(f, 0, size), step)
 	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return s, cmp.Or(err, t.Datasync(), t.Close(), fsys.SyncDir(path.Dir(to)))
 }

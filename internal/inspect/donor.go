@@ -71,7 +71,7 @@ func (s *Donor) index(file int32, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, size), copyStep)
+	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, size), int(min(size, copyStep)))
 	pos := int64(0)
 	for n := 1; ; n++ {
 		line, err := r.ReadBytes('\n')
