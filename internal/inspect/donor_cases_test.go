@@ -25,7 +25,7 @@ import (
 // topic is marked as one that has lost records.
 func mended(t testing.TB, fsys vfs.FS, topic string, lines []string) (loses []inspect.Loss, lossy bool) {
 	t.Helper()
-	r := beginWith(t, fsys, lines)
+	r := beginWith(t, fsys, donorOf(t, lines))
 	loses = r.Plan().Loses()
 	must.OK(t, errors.Join(r.Do(context.Background(), "/backup"), r.Close()))
 	return loses, entry(t, fsys, topic).Lossy

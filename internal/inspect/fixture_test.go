@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,11 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Disks in memory are a small heap with much garbage.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	goleak.VerifyTestMain(m)
+}
 
 const root = "/d"
 
