@@ -220,7 +220,7 @@ func (s *Store) Get(ctx context.Context, name string, off int64, p []byte) (n in
 	if off < 0 {
 		return 0, fmt.Errorf("%w: a read from position %d", objects.ErrRefused, off)
 	}
-	b := make([]byte, len(p)) // the caller may reuse p while a call that hangs still reads
+	var b []byte // the caller may reuse p while a call that hangs still reads
 	var got int
 	var end error
 	err = s.do(ctx, func() error {
@@ -229,6 +229,11 @@ func (s *Store) Get(ctx context.Context, name string, off int64, p []byte) (n in
 			return err
 		}
 		defer func() { _ = f.Close() }() // it was only read
+		size, err := f.Size()
+		if err != nil {
+			return err
+		}
+		b = make([]byte, min(int64(len(p)), max(0, size-off)+1)) // most objects are smaller than p
 		got, err = f.ReadAt(b, off)
 		if errors.Is(err, io.EOF) {
 			end, err = io.EOF, nil
