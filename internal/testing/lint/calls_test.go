@@ -33,8 +33,9 @@ type calls struct {
 	fset  *token.FileSet
 	info  types.Info
 	files []*ast.File
-	named []*types.Named     // of the examined packages
-	decls map[*types.Func]fn // of the examined packages
+	named []*types.Named       // of the examined packages
+	decls map[*types.Func]fn   // of the examined packages
+	at    map[fn][]*types.Func // the inverse of decls
 	to    map[*types.Func][]mention
 	all   map[*types.Func][]string // names of functions of any package
 }
@@ -42,7 +43,7 @@ type calls struct {
 func newCalls() *calls {
 	return &calls{
 		fset: token.NewFileSet(), info: types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}},
-		decls: map[*types.Func]fn{}, to: map[*types.Func][]mention{}, all: map[*types.Func][]string{},
+		decls: map[*types.Func]fn{}, at: map[fn][]*types.Func{}, to: map[*types.Func][]mention{}, all: map[*types.Func][]string{},
 	}
 }
 
@@ -71,7 +72,8 @@ func (c *calls) examine() {
 		for _, d := range file.Decls {
 			if decl, ok := d.(*ast.FuncDecl); ok && decl.Body != nil {
 				at := fn{filepath.ToSlash(c.fset.Position(decl.Pos()).Filename), decl.Name.Name}
-				c.decls[c.info.Defs[decl.Name].(*types.Func)] = at
+				f := c.info.Defs[decl.Name].(*types.Func)
+				c.decls[f], c.at[at] = at, append(c.at[at], f)
 				decls = append(decls, decl)
 			}
 		}

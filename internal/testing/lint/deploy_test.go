@@ -35,6 +35,20 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		imageFile      = "deploy/docker/Dockerfile"
 		neighboursFile = "deploy/docker/neighbours.yaml"
 	)
+	root := t.TempDir()
+	must.OK(t, os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../../../deploy")))
+	for _, dir := range []string{"cmd/chronikd", "cmd/chronikctl", "internal", "pkg", "scripts", "docs"} {
+		must.OK(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	for _, name := range append([]string{".dockerignore", "go.mod", "go.sum"}, taggers...) {
+		rewrite(t, "../../../"+name, filepath.Join(root, name), "", "")
+	}
+	sound := func() {
+		if faults := deployFaults(t, root); len(faults) > 0 {
+			t.Fatalf("the copy has faults of its own: %q", faults)
+		}
+	}
+	sound()
 	for _, c := range []struct{ file, was, is, fault string }{
 		{imageFile, "COPY pkg pkg", "COPY pkgs pkg", "pkgs, which does not exist"},
 		{imageFile, "COPY pkg pkg", "COPY deploy pkg", "which .dockerignore leaves out"},
@@ -90,22 +104,16 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{"deploy/grafana/dashboards/topics.json", `"uid": "${datasource}"`, `"uid": "P1809F7CD0C75ACF3"`, "only its author has"},
 		{"deploy/grafana/dashboards/topics.json", `"min": 0`, `"min": null`, "leave it out"},
 	} {
-		root := t.TempDir()
-		must.OK(t, os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../../../deploy")))
-		for _, dir := range []string{"cmd/chronikd", "cmd/chronikctl", "internal", "pkg", "scripts", "docs"} {
-			must.OK(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
-		}
-		for _, name := range append([]string{".dockerignore", "go.mod", "go.sum"}, taggers...) {
-			rewrite(t, "../../../"+name, filepath.Join(root, name), "", "")
-		}
-		if faults := deployFaults(t, root); len(faults) > 0 {
-			t.Fatalf("the copy has faults of its own: %q", faults)
-		}
-		rewrite(t, filepath.Join(root, c.file), filepath.Join(root, c.file), c.was, c.is)
+		file := filepath.Join(root, c.file)
+		sane, err := os.ReadFile(file)
+		must.OK(t, err)
+		rewrite(t, file, file, c.was, c.is)
 		if faults := deployFaults(t, root); !strings.Contains(strings.Join(faults, "\n"), c.fault) {
 			t.Errorf("%s with %q for %q: faults %q, none says %q", c.file, c.is, c.was, faults, c.fault)
 		}
+		must.OK(t, os.WriteFile(file, sane, 0o644))
 	}
+	sound()
 }
 
 // rewrite copies a file and replaces every was with is.

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
@@ -212,11 +211,11 @@ func sources(t *testing.T) string {
 		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		f, err := parse(path)
 		if err != nil {
 			return err
 		}
-		ast.Inspect(f, func(n ast.Node) bool {
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			x, ok := n.(ast.Expr)
 			if !ok {
 				return true

@@ -108,14 +108,7 @@ func steps(page, heading string) (all []step) {
 }
 
 // of returns the functions with a file and a name.
-func (c *calls) of(f fn) (all []*types.Func) {
-	for d, at := range c.decls {
-		if at == f {
-			all = append(all, d)
-		}
-	}
-	return all
-}
+func (c *calls) of(f fn) []*types.Func { return c.at[f] }
 
 // leads reports whether one function mentions another.
 func (c *calls) leads(from, to fn) bool {

@@ -85,9 +85,9 @@ func TestTestsOfRulesHaveRuleInTheirName(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(text), breakrulesTag) {
 			return err
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
+		file, err := parse(name)
 		must.OK(t, err)
-		for _, d := range file.Decls {
+		for _, d := range file.syntax.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") {
 				continue
@@ -162,20 +162,24 @@ func removers(t *testing.T, r removable) (tests []string) {
 		files, err := filepath.Glob("../../" + dir + "/*_test.go")
 		must.OK(t, err)
 		for _, name := range files {
-			text, err := os.ReadFile(name)
+			file, err := parse(name)
 			must.OK(t, err)
-			if !strings.HasPrefix(string(text), breakrulesTag) {
+			if !file.breaksRules() {
 				continue
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
-			must.OK(t, err)
-			for _, test := range mentioning(file, r, dir == r.pkg) {
+			for _, test := range mentioning(file.syntax, r, dir == r.pkg) {
 				tests = append(tests, "`"+dir+"."+test+"`")
 			}
 		}
 	}
 	slices.Sort(tests)
 	return slices.Compact(tests)
+}
+
+// breaksRules reports whether a file only builds with the tag breakrules.
+func (f goFile) breaksRules() bool {
+	c := f.syntax.Comments
+	return len(c) > 0 && f.set.Position(c[0].Pos()).Offset == 0 && c[0].List[0].Text+"\n" == breakrulesTag
 }
 
 // mentioning returns the tests of a file that mention a rule. own reports whether the file belongs

@@ -364,12 +364,12 @@ const (
 func TestFilesAndFunctionsFitInAHead(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, path := range p.files() {
-			fset := token.NewFileSet()
-			file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			f, err := parse(path)
 			if err != nil {
 				t.Errorf("%s: %v", path, err)
 				continue
 			}
+			fset, file := f.set, f.syntax
 			short := p.name() + "/" + filepath.Base(path)
 			if n := fset.File(file.Pos()).LineCount(); n > maxFileLines {
 				t.Errorf("%s has %d lines, more than %d: split it by what it does", short, n, maxFileLines)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -85,8 +86,30 @@ type goFile struct {
 	syntax *ast.File
 }
 
+// trees holds what was parsed, by path: most tests look at most files, and parsing the tree takes a
+// second.
+var trees sync.Map
+
+// parse returns a file with its comments. Nothing may change it, as other tests use it, too.
+func parse(path string) (goFile, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return goFile{}, err
+	}
+	if f, ok := trees.Load(path); ok {
+		return f.(goFile), nil
+	}
+	set := token.NewFileSet()
+	syntax, err := parser.ParseFile(set, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	f := goFile{set, syntax}
+	if err == nil {
+		trees.Store(path, f)
+	}
+	return f, err
+}
+
 // goFiles parses the Go files of the tree whose path want accepts, whatever their build
-// constraints, and returns them by path from the root.
+// constraints, and returns them by path from the root. See parse.
 func goFiles(t *testing.T, want func(path string) bool) map[string]goFile {
 	t.Helper()
 	files := make(map[string]goFile)
@@ -94,9 +117,8 @@ func goFiles(t *testing.T, want func(path string) bool) map[string]goFile {
 		if !want(path) {
 			return nil
 		}
-		set := token.NewFileSet()
-		syntax, err := parser.ParseFile(set, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-		files[strings.TrimPrefix(path, "../../../")] = goFile{set, syntax}
+		f, err := parse(path)
+		files[strings.TrimPrefix(path, "../../../")] = f
 		return err
 	})
 	return files
