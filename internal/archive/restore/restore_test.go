@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
@@ -35,8 +34,6 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	prefix = "place/"
@@ -411,7 +408,9 @@ func TestARestoredBrokerHasTheSnapshot(t *testing.T) {
 	}
 }
 
-// The power is lost in each call of the disk. The restore is repeated; before, no broker starts.
+// The process is killed in each call of the disk, or the power is lost in one of two ways: two of
+// the three at each call here, all of them in make crash. The restore is repeated; before, no
+// broker starts.
 func TestARestoreCanBeKilledAndRepeated(t *testing.T) {
 	w := newWorld(t)
 	disk := crashfs.New(1)
@@ -429,6 +428,9 @@ func TestARestoreCanBeKilledAndRepeated(t *testing.T) {
 		}
 		for i, image := range []*crashfs.FS{disk.KillImage(uint64(crash)), disk.PowerLossImage(crashfs.DropUnsynced, uint64(crash)),
 			disk.PowerLossImage(crashfs.KeepSectors, uint64(crash))} {
+			if i == crash%3 && !everyCall() {
+				continue
+			}
 			dirs := options(image).Dirs
 			there, err := raftstore.Exists(image, "/data/metadata")
 			must.OK(t, err)

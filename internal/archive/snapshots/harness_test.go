@@ -52,6 +52,7 @@ type memory struct {
 	term     uint64 // in which this node leads; 0: it does not
 	moved    chan struct{}
 	img      *metadata.Image
+	later    []metadata.Batch         // the changes after img
 	calls    int                      // of all methods
 	refuse   func(metadata.Txn) error // nil: none
 	unwaited error                    // of WaitFor
@@ -106,13 +107,17 @@ func (m *memory) LeaderTxn(ctx context.Context, term uint64, t metadata.Txn) (in
 // apply applies a transaction. The caller holds m.mu.
 func (m *memory) apply(t metadata.Txn) {
 	m.revision++
+	b := metadata.Batch{Revision: m.revision}
 	for _, kv := range t.Put {
 		kv.ModRevision = m.revision
 		m.kvs[kv.Key] = kv
+		b.Events = append(b.Events, metadata.Event{Key: kv.Key, Value: kv.Value})
 	}
 	for _, key := range t.Delete {
 		delete(m.kvs, key)
+		b.Events = append(b.Events, metadata.Event{Key: key, Deleted: true})
 	}
+	m.later = append(m.later, b)
 }
 
 // put changes keys as another component does.
@@ -125,12 +130,15 @@ func (m *memory) put(kvs ...metadata.KV) {
 func (m *memory) image() *metadata.Image {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.img == nil || m.img.Version() != m.revision {
-		img, err := metadata.Load(slices.Collect(maps.Values(m.kvs)), m.revision)
+	if m.img == nil {
+		m.img = metadata.Empty()
+	}
+	if len(m.later) > 0 { // as a broker does, which does not load all keys after each change
+		img, _, err := m.img.Apply(m.later...)
 		if err != nil {
 			panic(err)
 		}
-		m.img = img
+		m.img, m.later = img, nil
 	}
 	return m.img
 }

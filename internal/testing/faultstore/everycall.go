@@ -72,14 +72,21 @@ type Case struct {
 // second, until the operation has fewer calls. Each case has a store of its own. The caller
 // prepares it, calls Begin, runs the operation, calls End, and checks what is left. Short tests,
 // and those under the race detector, try each seventh call.
-func EveryCall(t testing.TB) iter.Seq[*Case] {
+func EveryCall(t testing.TB) iter.Seq[*Case] { return each(t, 1) }
+
+// SomeCalls is EveryCall with every second call only, in turn the odd ones and the even ones: each
+// call fails in about half of the ways. A test that uses it asks for EveryCall in make crash.
+func SomeCalls(t testing.TB) iter.Seq[*Case] { return each(t, 2) }
+
+// each yields the cases of each of turns calls in turn.
+func each(t testing.TB, turns int) iter.Seq[*Case] {
 	return func(yield func(*Case) bool) {
-		cases, step := 0, race.Some(1, 7)
+		cases, step := 0, race.Some(turns, 7)
 		if testing.Short() {
 			step = 7
 		}
 		for i := range failures {
-			for call, more := 1, true; more; call += step {
+			for call, more := 1+i%turns, true; more; call += step {
 				c := newCase(t, &failures[i], call)
 				if !yield(c) || t.Failed() {
 					return

@@ -45,6 +45,31 @@ func code() {
 	os.Exit(0)
 }
 
+// ctl ARGS... is exec chronikctl ARGS... within the process of the test: half of the time went into
+// the starts of processes. It has no input, and paths must be absolute. What needs files, input or
+// a process of its own uses exec.
+func within(ts *testscript.TestScript, neg bool, args []string) {
+	if c := run(ts, args); neg != (c != 0) {
+		ts.Fatalf("ended with %d", c)
+	}
+}
+
+// fails N ctl ARGS... succeeds if the command exits with N, as code does with processes.
+func fails(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || args[1] != "ctl" {
+		ts.Fatalf("usage: fails N ctl ARGS...")
+	}
+	if c := run(ts, args[2:]); fmt.Sprint(c) != args[0] {
+		ts.Fatalf("ended with %d", c)
+	}
+}
+
+// run runs chronikctl within this process.
+func run(ts *testscript.TestScript, args []string) int {
+	return ctl.Main(context.Background(), args, version, ctl.Streams{In: strings.NewReader(""), Out: ts.Stdout(), Err: ts.Stderr(),
+		Getenv: ts.Getenv})
+}
+
 // Each script has a broker of its own, in memory, with the addresses $BROKER and $ADMIN.
 // CHRONIK_BROKERS is set.
 func TestScripts(t *testing.T) {
@@ -75,8 +100,9 @@ func TestScripts(t *testing.T) {
 				"HOME="+e.WorkDir, "CHRONIKCTL_ADMIN_TOKEN_FILE="+token)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker,
-			"snapshot": snapshot, "flip": flip, "untar": untar, "hung": hung, "examples": examples, "open": open, "share": share},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ctl": within, "fails": fails, "tlsproxy": tlsProxy,
+			"until": until, "broker": broker, "snapshot": snapshot,
+			"flip": flip, "untar": untar, "hung": hung, "examples": examples, "open": open, "share": share},
 	})
 }
 
