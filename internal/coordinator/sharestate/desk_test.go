@@ -2,6 +2,7 @@ package sharestate
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -229,10 +230,20 @@ func (d *desk) scratch(from int) *Shard {
 	return s
 }
 
-// differ compares the replicated parts of two states.
+// differ compares the replicated parts of two states. Walks compare millions, which are equal and
+// need no description: reflect finds that in a tenth of the time.
 func (d *desk) differ(a, b *state) string {
+	if a != nil && b != nil && reflect.DeepEqual(replicated(*a), replicated(*b)) {
+		return ""
+	}
 	return cmp.Diff(a, b, cmp.AllowUnexported(state{}, epochs.Cache{}), cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(state{}, "round", "prev", "next", "memory"))
+}
+
+// replicated is a state without what differ ignores.
+func replicated(st state) state {
+	st.round, st.prev, st.next, st.memory = 0, nil, nil, 0
+	return st
 }
 
 // ask submits an event, commits, and returns the answer.
