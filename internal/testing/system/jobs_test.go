@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -178,6 +179,9 @@ func (c *nodes) maintain(id int) {
 	}
 }
 
+// writePause is enough for records during each change, and leaves processors to other tests.
+const writePause = 10 * time.Millisecond
+
 // writes begins to write one record after the other to a topic, all of which must be acknowledged,
 // until the result is called, which returns their number.
 func (c *nodes) writes(topic string) func() int64 {
@@ -197,6 +201,7 @@ func (c *nodes) writes(topic string) func() int64 {
 				return
 			}
 			acknowledged++
+			time.Sleep(writePause)
 		}
 		ended <- nil
 	}()

@@ -22,7 +22,7 @@ const (
 	tortureTopic = "t"
 	tortureAlone = "alone" // its records are acknowledged by the leader alone, and may be lost
 	tortureGroup = "g"
-	tortureRate  = 2 * time.Millisecond // between two records of a producer
+	tortureRate  = 4 * time.Millisecond // between two records of a producer
 )
 
 // logRecord is a record of a log.
