@@ -114,6 +114,7 @@ crash-histories: build
 	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
 crash: crash-histories ## kill -9 of the real binary under load, KILLS times; MODEL_RUNS modelled losses of power
 	CHRONIK_MODEL_RUNS=1 go test -count=1 -timeout 60m -v -tags breakrules -run Rule ./internal/storage/
+	CHRONIK_EVERY_CALL=1 go test -count=1 -timeout 60m -run 'PowerLoss|Fault|AtEveryCall' ./internal/storage/
 	CHRONIK_EVERY_CALL=1 go test -count=1 -timeout 60m -run 'EveryCall|CanBeKilled' ./internal/archive/snapshots/ ./internal/archive/restore/
 	CHRONIK_INSPECT_RUNS=1 go test -count=1 -timeout 60m -run "AtEachCall|AtEveryCall" ./internal/inspect/
 	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/statelog/ ./internal/metadata/raftstore/ ./internal/metadata/copies/ ./internal/storage/checkpoint/ ./internal/storage/journal/ ./internal/testing/crashfs/

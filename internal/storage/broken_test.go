@@ -90,12 +90,12 @@ var rules = map[string]modelConfig{
 	"a log start is committed":                                    {broken: without(skipStartCommit)},
 	"producers outlive their records":                             {broken: without(forgetProducers), rare: true},
 	"a sweep commits the logs that moved":                         {broken: without(skipMoved)},
-	"a swap of segments is committed":                             {broken: without(skipSwapCommit)},
+	"a swap of segments is committed":                             {broken: without(skipSwapCommit), first: 166},
 	"a start completes a swap":                                    {broken: without(skipSwapEntry), rare: true},
-	"a swap ends after its names are synced":                      {broken: without(skipSwapSync)},
-	"a checkpoint names quarantined frames":                       {broken: without(skipQuarantineEntry)},
+	"a swap ends after its names are synced":                      {broken: without(skipSwapSync), first: 14},
+	"a checkpoint names quarantined frames":                       {broken: without(skipQuarantineEntry), rare: true},
 	"names on the disk are made of ids":                           {broken: without(topicNames)},
-	"a recovery passes on only frames that a log needs":           {broken: broken{journal: breakrules.Without(journal.BelowRedo)}},
+	"a recovery passes on only frames that a log needs":           {broken: broken{journal: breakrules.Without(journal.BelowRedo)}, first: 28},
 	"headers are compared with what the log knows":                {broken: without(trustHeaders)},
 	"a batch that does not fit is not skipped":                    {read: readSkipping},
 	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
@@ -159,7 +159,11 @@ func TestModelDetectsEveryRemovedRule(t *testing.T) {
 			}
 			t.Parallel()
 			cfg.steps, cfg.noReader = 120, cfg.read == nil && cfg.findTime == nil
-			for seed := uint64(1); seed < 3000; seed++ {
+			for n := range uint64(3000) {
+				seed := n
+				if n == 0 {
+					seed = cfg.first
+				}
 				cfg.faults = seed%2 == 0
 				if err := runModel(seed, cfg); err != nil {
 					t.Logf("found: %v", err)
@@ -173,15 +177,21 @@ func TestModelDetectsEveryRemovedRule(t *testing.T) {
 
 // If any one of the rules of a swap is removed, the script must detect a fault.
 func TestFault21DetectsEveryRemovedRule(t *testing.T) {
-	for name, removed := range map[string]broken{
-		"a swap is committed":                     without(skipSwapCommit),
-		"a swap ends after its names are synced":  without(skipSwapSync),
-		"a segment is whole before it has a name": without(skipCompactedSync),
-		"a start completes a swap":                without(skipSwapEntry),
+	for name, x := range map[string]struct {
+		removed broken
+		from    int // a call shortly before the one that has shown it
+	}{
+		"a swap is committed":                     {without(skipSwapCommit), 122},
+		"a swap ends after its names are synced":  {without(skipSwapSync), 186},
+		"a segment is whole before it has a name": {without(skipCompactedSync), 107},
+		"a start completes a swap":                {without(skipSwapEntry), 182},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := crashEverywhere("sync", removed)
+			err := crashEverywhere("sync", x.removed, x.from)
+			if err == nil {
+				err = crashEverywhere("sync", x.removed, 1)
+			}
 			if err == nil {
 				t.Fatal("nothing went wrong without it")
 			}
@@ -192,14 +202,20 @@ func TestFault21DetectsEveryRemovedRule(t *testing.T) {
 
 // If any one of the rules of a move is removed, the script must detect a fault.
 func TestEveryRuleOfAMoveIsNeeded(t *testing.T) {
-	for name, removed := range map[string]broken{
-		"a copy is synced before the move is committed": without(skipMoveSync),
-		"a move is committed":                           without(skipMoveCommit),
-		"a start completes a move":                      without(skipMoveMark),
+	for name, x := range map[string]struct {
+		removed broken
+		from    int // a call shortly before the one that has shown it
+	}{
+		"a copy is synced before the move is committed": {without(skipMoveSync), 193},
+		"a move is committed":                           {without(skipMoveCommit), 199},
+		"a start completes a move":                      {without(skipMoveMark), 198},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := moveEverywhere(removed, 1)
+			err := moveEverywhere(x.removed, x.from, 1)
+			if err == nil {
+				err = moveEverywhere(x.removed, 1, 1)
+			}
 			if err == nil {
 				t.Fatal("nothing went wrong without it")
 			}
@@ -214,6 +230,9 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 		if lostLSNs(t, b) == "" {
 			t.Errorf("lost LSNs: nothing went wrong with %+v", b)
 		}
+	}
+	if afterRefusedReplay(t, without(skipQuarantineEntry)) == 5 {
+		t.Error("no checkpoint needs to name quarantined frames")
 	}
 	if knowsStoredProducers(t, without(liveProducers)) {
 		t.Error("a checkpoint may store the producers of the log's end")

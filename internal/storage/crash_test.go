@@ -215,14 +215,14 @@ func (s *script) check(image *crashfs.FS) error {
 	return nil
 }
 
-// TestFault01PowerLossAtEveryCall loses power, and kills the process, at every system call of the
-// script.
+// TestFault01PowerLossAtEveryCall loses power, and kills the process, at system calls of the
+// script: see points.
 func TestFault01PowerLossAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for _, other := range []string{"os", "interval"} {
 		t.Run(other, func(t *testing.T) {
 			t.Parallel()
-			for at := 1; ; at += race.Some(1, 9) {
+			for at := 1; ; at += points(9) {
 				f := crashfs.New(uint64(at))
 				f.CrashDuring(at)
 				s := &script{want: map[int64][]byte{}}
@@ -259,16 +259,20 @@ func TestFault01PowerLossAtEveryCall(t *testing.T) {
 	}
 }
 
-// TestFault03AFaultAtEveryCall lets each call of the script that changes the disk fail once. Each
-// operation works when it is repeated, and a loss of power after one of the next operations takes
-// nothing back.
+// TestFault03AFaultAtEveryCall lets calls of the script that change the disk fail once: see points.
+// Each operation works when it is repeated, and a loss of power after one of the next operations
+// takes nothing back.
 func TestFault03AFaultAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for _, op := range []errfs.Op{errfs.Create, errfs.Mkdir, errfs.Write, errfs.Datasync, errfs.Rename, errfs.Remove, errfs.Truncate,
 		errfs.SyncDir} {
 		t.Run(op.String(), func(t *testing.T) {
 			t.Parallel()
-			for at := 1; ; at += race.Some(1, 9) {
+			step := points(9)
+			if op&(errfs.Write|errfs.Datasync|errfs.SyncDir|errfs.Rename|errfs.Create) == 0 {
+				step = race.Some(1, 9) // the script has a few of them
+			}
+			for at := 1; ; at += step {
 				disk := crashfs.New(uint64(at))
 				errs := errfs.New(disk)
 				rule := errs.Add(errfs.Rule{Ops: op, From: at, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
@@ -313,7 +317,7 @@ func TestFault01PowerLossInsideRecovery(t *testing.T) {
 		if s.d != nil {
 			_ = s.d.Close()
 		}
-		for call := 1; ; call += race.Some(1, 5) {
+		for call := 1; ; call += points(5) {
 			images := slices.Collect(func(yield func(*crashfs.FS) bool) {
 				for _, m := range crashfs.Modes() {
 					_ = yield(f.PowerLossImage(m, uint64(call)))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"path"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -151,6 +153,16 @@ func synced(t testing.TB, l *Log) {
 		l.dir.journal.Sync()
 		return l.AckEnd() >= l.logEnd.Load() && l.durable.Load() >= l.logEnd.Load()
 	})
+}
+
+// points returns how far the calls of a script are apart in which a test loses the power. `make
+// crash` sets CHRONIK_EVERY_CALL and tries all, others try every third, and few under the race
+// detector.
+func points(few int) int {
+	if os.Getenv("CHRONIK_EVERY_CALL") != "" {
+		return 1
+	}
+	return race.Some(3, few)
 }
 
 // eventually polls until a condition holds.

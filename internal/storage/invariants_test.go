@@ -20,7 +20,7 @@ import (
 // Directories in memory are a small heap with much garbage: a third of the time went into its
 // collection.
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(200)
+	debug.SetGCPercent(400)
 	goleak.VerifyTestMain(m)
 }
 

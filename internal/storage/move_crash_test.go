@@ -12,7 +12,6 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // moving is a log that moves to another directory and back, and that gets records meanwhile.
@@ -218,9 +217,9 @@ func (s *moving) check(image *crashfs.FS) error {
 	return nil
 }
 
-// moveEverywhere kills the process and cuts the power at every call of a log's moves.
-func moveEverywhere(rules broken, step int) error {
-	for at := 1; ; at += step {
+// moveEverywhere kills the process and cuts the power at calls of a log's moves, from one on.
+func moveEverywhere(rules broken, from, step int) error {
+	for at := from; ; at += step {
 		f := crashfs.New(uint64(at))
 		f.CrashDuring(at)
 		s := &moving{rules: rules, want: map[int64][]byte{}}
@@ -253,7 +252,7 @@ func moveEverywhere(rules broken, step int) error {
 // other one has.
 func TestPowerLossAtEveryCallOfAMove(t *testing.T) {
 	t.Parallel()
-	if err := moveEverywhere(broken{}, race.Some(1, 13)); err != nil {
+	if err := moveEverywhere(broken{}, 1, points(13)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -281,6 +281,33 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 	}
 }
 
+// A start whose replay a log's directory refuses quarantines the frames, and the next one replays
+// them.
+func TestAStartReplaysWhatAnEarlierOneQuarantined(t *testing.T) {
+	if end := afterRefusedReplay(t, broken{}); end != 5 {
+		t.Errorf("the log ends at %d, not at 5", end)
+	}
+}
+
+// afterRefusedReplay returns the end of a log with five records after a start that could not replay
+// them, and another one that could.
+func afterRefusedReplay(t *testing.T, b broken) int64 {
+	t.Helper()
+	disk := crashfs.New(1)
+	l := makeLogs(t, mustOpen(t, disk, "sync"), 1, "sync")[0]
+	put(t, l, 5, 1000)
+	errs := errfs.New(disk.KillImage(1))
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: l.path + "/*", Err: syscall.EIO})
+	without := func(o *Options) { o.broken = b }
+	d := mustOpen(t, errs, "sync", without)
+	if d.Logs()[0].Offline() == nil {
+		t.Error("the log is online")
+	}
+	must(t, d.Close())
+	errs.Clear()
+	return mustOpen(t, errs, "sync", without).Logs()[0].Ends().LogEnd
+}
+
 // A start reads quarantined frames only from the quarantine file: the first of the frames that the
 // journal still has may be gone.
 func TestAStartReadsQuarantinedFramesOnlyFromTheirFile(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // theLog is the log that is replaced: partition 0 of filled, which is in /a or /b.
@@ -108,7 +107,7 @@ func afterRenewal(image *crashfs.FS, made bool) error {
 func TestPowerLossWhileALogIsReplaced(t *testing.T) {
 	t.Parallel()
 	start := filled(t)
-	for call := 1; ; call += race.Some(1, 5) {
+	for call := 1; ; call += points(5) {
 		f := start.KillImage(1)
 		made := false
 		if err := renew(f, call, &made); err != nil && !f.Crashed() {

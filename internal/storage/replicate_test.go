@@ -9,7 +9,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // appendFrame appends what a leader sends. It makes the log follow.
@@ -179,7 +178,7 @@ func TestPowerLossAtEveryCallOfAFollower(t *testing.T) {
 	t.Parallel()
 	leader := makeLogs(t, mustOpen(t, crashfs.New(1), "sync"), 1, "sync")[0]
 	compactedLog(t, leader, rand.New(rand.NewPCG(4, 5)))
-	for call := 1; ; call += race.Some(1, 7) {
+	for call := 1; ; call += points(7) {
 		disk := crashfs.New(uint64(call))
 		disk.CrashAt(call)
 		promised := int64(0)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // leaving is a sequence of operations on a log whose records are removed: by retention, by
@@ -158,7 +157,7 @@ func TestPowerLossAtEveryCallOfRetention(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
-			for at := 1; ; at += race.Some(1, 9) {
+			for at := 1; ; at += points(9) {
 				f := crashfs.New(uint64(at))
 				f.CrashDuring(at)
 				s := &leaving{want: map[int64][]byte{}}

@@ -16,7 +16,6 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -469,7 +468,7 @@ func transactionScript(d *Dir, l *Log) {
 func TestTransactionsAtEveryCall(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	for at := 1; ; at += race.Some(1, 7) {
+	for at := 1; ; at += points(7) {
 		disk := crashfs.New(uint64(at))
 		d, err := openDir(disk, "sync")
 		must(t, err)
@@ -491,7 +490,7 @@ func TestTransactionsAtEveryCall(t *testing.T) {
 			break
 		}
 	}
-	if calls < race.Some(60, 8) {
+	if calls < 60/points(7) {
 		t.Errorf("the script has %d calls only", calls)
 	}
 }

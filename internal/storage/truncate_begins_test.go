@@ -11,7 +11,6 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // resetting is a log of a leader, and what a log receives that begins at base.
@@ -176,7 +175,7 @@ func (r *resetting) check(t testing.TB, image *crashfs.FS, promised bool) error 
 func TestFault01PowerLossWhenALogBeginsAgain(t *testing.T) {
 	t.Parallel()
 	r := newResetting(t)
-	for call := 1; ; call += race.Some(1, 9) {
+	for call := 1; ; call += points(9) {
 		f := crashfs.New(uint64(call))
 		f.CrashDuring(call)
 		promised := false

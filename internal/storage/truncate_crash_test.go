@@ -6,16 +6,14 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
-// TestFault01PowerLossInATruncation kills the process or cuts the power at every second call of a
-// run in which a log is cut twice, and other batches follow where segments began before. After a
-// restart, no producer file is of an earlier history.
+// TestFault01PowerLossInATruncation kills the process or cuts the power at every second call of
+// those that points selects. In the run a log is cut twice, and other batches follow where segments
+// began before. After a restart, no producer file is of an earlier history.
 func TestFault01PowerLossInATruncation(t *testing.T) {
 	t.Parallel()
-	step := race.Some(2, 51)
-	for call := 1; ; call += step {
+	for call := 1; ; call += 2 * points(25) {
 		f := crashfs.New(uint64(call))
 		f.CrashDuring(call)
 		var promised int64 // no image ends below it
@@ -107,7 +105,7 @@ func afterCuts(image *crashfs.FS, promised int64) error {
 func TestFault01PowerLossInTruncationsTogether(t *testing.T) {
 	t.Parallel()
 	const n = 6
-	for call := 1; ; call += race.Some(1, 9) {
+	for call := 1; ; call += points(9) {
 		f := crashfs.New(uint64(call))
 		d, err := openDir(f, "sync", func(o *Options) { o.JournalBytes = 16 << 20 })
 		must(t, err)
