@@ -141,8 +141,7 @@ type modelConfig struct {
 	steps  int
 	faults bool
 	broken broken
-	rare   bool   //nolint:unused // what broken breaks shows in few histories; builds with breakrules read it
-	first  uint64 //nolint:unused // a history that has shown what broken breaks, for builds with breakrules; 0: an early one does
+	rare   bool //nolint:unused // what broken breaks shows in few histories; builds with breakrules read it
 
 	// noReader disables the reader: logs are only read as a whole, after starts.
 	noReader bool

@@ -294,9 +294,12 @@ func TestAStartReplaysWhatAnEarlierOneQuarantined(t *testing.T) {
 func afterRefusedReplay(t *testing.T, b broken) int64 {
 	t.Helper()
 	disk := crashfs.New(1)
-	l := makeLogs(t, mustOpen(t, disk, "sync"), 1, "sync")[0]
+	errs := errfs.New(disk)
+	l := makeLogs(t, mustOpen(t, errs, "sync"), 1, "sync")[0]
+	hold, _ := gated(t)
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: l.path + "/*", Before: func(errfs.Call) { <-hold }}) // the journal alone has them
 	put(t, l, 5, 1000)
-	errs := errfs.New(disk.KillImage(1))
+	errs = errfs.New(disk.KillImage(1))
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: l.path + "/*", Err: syscall.EIO})
 	without := func(o *Options) { o.broken = b }
 	d := mustOpen(t, errs, "sync", without)
