@@ -236,7 +236,7 @@ func TestRandomFaults(t *testing.T) {
 func TestThePowerFailsAtAnyCall(t *testing.T) {
 	for seed := range seeds(t, "CHRONIK_SIM_CALLS", race.Some(8, 1)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			historyOf(t, seed, kind{brokers: 1}, func(w *world, _ *clients) {
+			historyOf(t, seed, kind{brokers: 1, busy: true}, func(w *world, _ *clients) {
 				for range 8 {
 					time.Sleep(time.Duration(w.random.Int64N(int64(2 * time.Second))))
 					w.crashAtCall(1, 1+w.random.IntN(60), w.mode(), func() {})

@@ -235,11 +235,15 @@ func (c *clients) lose(topic string, index, epoch int32, since time.Time) {
 	}
 }
 
-// pace sleeps for up to a time, and reports whether the client continues. Under the race detector,
-// clients do a third in the same time, since it makes each request ten times as slow.
+// pace sleeps for up to a time, or twice as long if the kind is not busy, and reports whether the
+// client continues. Under the race detector, clients do a third in the same time, since it makes
+// each request ten times as slow.
 func (c *clients) pace(random *rand.Rand, most time.Duration) bool {
-	if race.Detector {
+	switch {
+	case race.Detector:
 		most *= 3
+	case !c.w.kind.busy:
+		most *= 2
 	}
 	select {
 	case <-time.After(time.Duration(random.Int64N(int64(most)))):

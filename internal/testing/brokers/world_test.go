@@ -46,6 +46,7 @@ type kind struct {
 	apart   bool     // brokers advertise addresses of their own, which are no seeds
 	long    bool     // names of topics, of a group and of transactional ids have the largest valid length
 	tiered  bool     // old records of some topics are only in an object store
+	busy    bool     // clients send twice as often
 	more    []string // further settings of all brokers
 }
 
@@ -103,7 +104,7 @@ func kindOf(seed uint64) kind {
 	case 2:
 		k.witness = true
 	}
-	k.long = rand.New(rand.NewPCG(seed, 11)).IntN(4) == 0
+	k.long, k.busy = rand.New(rand.NewPCG(seed, 11)).IntN(4) == 0, true
 	return k
 }
 
