@@ -23,17 +23,17 @@ import (
 // Names of the daemon's own settings, as the file writes them. The variable of data.dir is
 // CHRONIK_DATA_DIR, its flag --data-dir.
 const (
-	KeyDataDir        = "data.dir"
-	KeyListen         = "listen"
-	KeyAdvertise      = "advertise"
-	KeyAdminListen    = "admin.listen"
-	KeyAdminHosts     = "admin.hosts"
-	KeyAdminRemote    = "admin.remote"
-	KeyWALProfile     = "wal.profile"
-	KeyProduceProfile = "produce.profile"
-	KeyLogLevel       = "log.level"
-	KeyLogFormat      = "log.format"
-	KeyMetricsEach    = "metrics.partitions"
+	KeyDataDir           = "data.dir"
+	KeyListen            = "listen"
+	KeyAdvertise         = "advertise"
+	KeyAdminListen       = "admin.listen"
+	KeyAdminHosts        = "admin.hosts"
+	KeyAdminRemote       = "admin.remote"
+	KeyWALProfile        = "wal.profile"
+	KeyProduceProfile    = "produce.profile"
+	KeyLogLevel          = "log.level"
+	KeyLogFormat         = "log.format"
+	KeyMetricsPartitions = "metrics.partitions"
 )
 
 // Keys of the file that hold more than a single value.

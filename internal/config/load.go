@@ -149,7 +149,7 @@ func (l *loader) check() {
 		return // the values are incomplete
 	}
 	l.cfg.DataDir = l.value(KeyDataDir)
-	l.cfg.MetricsPartitions = l.value(KeyMetricsEach) == "true"
+	l.cfg.MetricsPartitions = l.value(KeyMetricsPartitions) == "true"
 	l.cfg.LogLevel, l.cfg.LogFormat = l.value(KeyLogLevel), l.value(KeyLogFormat)
 	if a := l.value(KeyAdminListen); a != Off {
 		l.cfg.AdminListen = a

@@ -51,7 +51,7 @@ func generalDefs() []Def {
 			Broker:  configdef.ProduceProfileConfig,
 			Doc:     "Limits on the bytes of produce requests that wait in the broker, in total and for each connection. Above a limit, the broker stops reading from the producing connections. The profile also limits the requests that one connection may have in flight.",
 		},
-		{Name: KeyMetricsEach, Default: "true", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
+		{Name: KeyMetricsPartitions, Default: "true", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
 			Doc: "Whether /metrics has series for each partition: sizes, offsets, group lag. If false, it has only sums for the broker, and the lag by group and topic; /v1/logs still has the sizes and offsets of each partition."},
 		{
 			Name:    KeyLogLevel,

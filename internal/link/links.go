@@ -98,7 +98,7 @@ const (
 	Rejected
 )
 
-// Event reports a change to the daemon and the controller.
+// Event is a change, for Options.Notify.
 type Event struct {
 	Kind   EventKind
 	Lane   Lane

@@ -23,6 +23,7 @@ func TestKeysRoundTrip(t *testing.T) {
 		SubscriptionKey("a/b %\x00\xffü"),
 		LivenessKey(3), ACLPrefix + FormatID(idB), PlacementKey(3, idB), DeletingBrokerKey(idC, 3), GoneKey(0), GoneKey(1<<64 - 1),
 		SnapshotKey(1), SnapshotKey(1<<63 - 1), MarkKey, CollectionKey,
+		TierKey(TopicPartition{idA, 0}), TierKey(TopicPartition{idA, 2147483647}),
 	} {
 		k, err := ParseKey(s)
 		if err != nil || k.String() != s {
@@ -48,7 +49,7 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 		"/configs/brokers/all", "/configs/groups/", "/configs/groups/a/b", "/configs/groups/%", "/configs/groups/%41",
 		"/liveness/", "/liveness/01", "/placements/1", "/placements/1/", "/placements/x/" + id, "/placements/01/" + id,
 		"/deleting/" + id + "/", "/deleting/" + id + "/01", "/deleting//1", "/gone/1", "/gone/000000000000000A",
-		"/configs/topics/default", "/acls/1", "/acls/" + id + "/", "/unknown/1", "/snapshots/1",
+		"/configs/topics/default", "/tiers/" + id, "/tiers/" + id + "/1", "/acls/1", "/acls/" + id + "/", "/unknown/1", "/snapshots/1",
 		"/snapshots/00000000000000000000", "/snapshots/-0000000000000000001", MarkKey + "/", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
 	} {
 		if k, err := ParseKey(s); err == nil || !strings.Contains(err.Error(), s) {
@@ -65,6 +66,10 @@ func somePartition() Partition {
 func someSnapshot() *Snapshot {
 	return &Snapshot{Number: 1 << 40, Nonce: idB, Changes: 1, Time: 2, Ended: 3, Partitions: 5, Offline: 4, Bytes: 7, Uploaded: 6,
 		Verified: 8, Damage: "d", Revision: 9}
+}
+
+func someTier() *Tier {
+	return &Tier{Manifest: idB, Start: 2, End: 9, Bytes: 4, Epochs: []EpochStart{{1, 0}, {3, 5}}, Generation: idC, Epoch: 3, Revision: 9}
 }
 
 func someACL(name string) *acl.Binding {
@@ -120,6 +125,8 @@ func TestValuesRoundTrip(t *testing.T) {
 	check(MarkKey, Mark{Time: 5}.Encode(), Mark{Time: 5}, func(kv KV) (any, error) { return DecodeMark(kv) })
 	collection := Collection{Time: 6, Generation: idB}
 	check(CollectionKey, collection.Encode(), collection, func(kv KV) (any, error) { return DecodeCollection(kv) })
+	tier := someTier()
+	check(TierKey(TopicPartition{idA, 1}), tier.Encode(), *tier, func(kv KV) (any, error) { return DecodeTier(kv) })
 	deleting := Deleting{ID: idA, Name: "x", Partitions: 2, Revision: 9}
 	check(DeletingKey(idA), deleting.Encode(), deleting, func(kv KV) (any, error) { return DecodeDeleting(kv) })
 	configs := map[string]string{"a": "", "b": "\x00ü"}
@@ -144,6 +151,31 @@ func decoders() map[string]func(KV) error {
 		SnapshotKey(1):            func(kv KV) error { _, err := DecodeSnapshot(kv); return err },
 		MarkKey:                   func(kv KV) error { _, err := DecodeMark(kv); return err },
 		CollectionKey:             func(kv KV) error { _, err := DecodeCollection(kv); return err },
+
+		TierKey(TopicPartition{idA, 1}): func(kv KV) error { _, err := DecodeTier(kv); return err },
+	}
+}
+
+// A Tier whose numbers contradict each other is refused.
+func TestWrongTiersAreRefused(t *testing.T) {
+	for want, wrong := range map[string][]func(*Tier){
+		"its range or its size": {
+			func(x *Tier) { x.Epoch = -1 }, func(x *Tier) { x.Start = -1 }, func(x *Tier) { x.End = 1 }, func(x *Tier) { x.Bytes = -1 },
+			func(x *Tier) { x.Manifest = ID{} }, func(x *Tier) { x.Start = x.End },
+			func(x *Tier) { x.Epochs = make([]EpochStart, MaxTierEpochs+1) },
+		},
+		"its leader epochs": {
+			func(x *Tier) { x.Epochs[1].Epoch = 1 }, func(x *Tier) { x.Epochs[1].Start = -1 }, func(x *Tier) { x.Epochs[1].Start = x.End },
+		},
+	} {
+		for i, change := range wrong {
+			x := someTier()
+			change(x)
+			_, err := DecodeTier(KV{Key: TierKey(TopicPartition{idA, 1}), Value: x.Encode(), ModRevision: 9})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %d: %v", want, i, err)
+			}
+		}
 	}
 }
 

@@ -1,5 +1,6 @@
 // Package metadata holds what a cluster knows about itself: its id, its brokers, topics,
-// partitions, dynamic configs, access rules, users and quotas.
+// partitions, dynamic configs, access rules, users and quotas, its snapshots, and what the object
+// store has of its logs.
 //
 // The package has three parts. Store is a small etcd-like interface that holds the authoritative
 // data as keys and versioned values (raftstore; copies keeps a second copy of them). The key and

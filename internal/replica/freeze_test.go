@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // freezable returns a manager that has only n partitions, without roles.
@@ -91,6 +92,9 @@ func TestNothingNewIsVisibleDuringAFreeze(t *testing.T) {
 		for what, a := range waiting {
 			if !a.pending() {
 				t.Errorf("%s was answered: %v", what, a.Err)
+			}
+			if steps := a.Waits(nil); len(steps) != 1 || steps[0].Step != view.StepSnapshot {
+				t.Errorf("%s waits for %+v", what, steps)
 			}
 		}
 		storedAll(t, alone)

@@ -43,8 +43,8 @@ func (p *Partition) Waits(list []view.WaitStep) []view.WaitStep {
 	return p.waitsFor(first, list)
 }
 
-// waitsFor appends the steps of an append that has offsets: the own journal, and the replicas that
-// lack it. The caller holds mu.
+// waitsFor appends the steps of an append that has offsets: the own journal, a freeze, and the
+// replicas that lack it. The caller holds mu.
 func (p *Partition) waitsFor(a *Append, list []view.WaitStep) []view.WaitStep {
 	own, end := p.log.AckEnd(), a.inner.Next
 	if a.durable() {
@@ -52,6 +52,11 @@ func (p *Partition) waitsFor(a *Append, list []view.WaitStep) []view.WaitStep {
 	}
 	if own < end {
 		list = append(list, p.step(view.StepJournal, fmt.Sprintf("its journal to have offset %d%s", end-1, p.stalled())))
+	}
+	if p.frozen() {
+		s := p.step(view.StepSnapshot, "all brokers to know where a snapshot cuts their logs")
+		s.Dir = ""
+		list = append(list, s)
 	}
 	if a.Acks == AcksAll && p.lead != nil {
 		s := p.step(view.StepReplication, fmt.Sprintf("offset %d, the high watermark is %d", end-1, p.high.Load()))

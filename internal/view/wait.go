@@ -64,6 +64,7 @@ const (
 	StepLog         Step = "log"         // for offsets: the log commits, or waits for its journal
 	StepJournal     Step = "journal"     // for a write or an fdatasync of the journal
 	StepReplication Step = "replication" // for other brokers to have its records
+	StepSnapshot    Step = "snapshot"    // for a snapshot of the cluster, during which nothing new is visible
 	StepRecords     Step = "records"     // for records to fetch
 	StepDisk        Step = "disk"        // for reads of a disk
 	StepCoordinator Step = "coordinator" // for the coordinator of its group or transactional id

@@ -135,8 +135,8 @@ func choose(ctx context.Context, store objects.Store, prefix string, c Choice) (
 	err = store.List(ctx, within, func(in objects.Info) error {
 		dir, name, _ := strings.Cut(strings.TrimPrefix(in.Name, prefix), "/")
 		of, err := hex.DecodeString(dir)
-		n, ok := format.Parse(name)
-		if err != nil || len(of) != len(id) || ok != nil || n.Kind != objects.Index {
+		n, unnamed := format.Parse(name)
+		if err != nil || len(of) != len(id) || unnamed != nil || n.Kind != objects.Index {
 			return nil
 		}
 		key := [16]byte(of)
@@ -303,46 +303,46 @@ func (s *Snapshot) present(ctx context.Context, needed map[string]int64) error {
 	return nil
 }
 
-// parts calls each with the parts of a partition that have records at or above the log start, in
+// parts calls do with the parts of a partition that have records at or above the log start, in
 // their order.
-func (s *Snapshot) parts(ctx context.Context, p *format.Partition, each func(*format.Part) error) error {
+func (s *Snapshot) parts(ctx context.Context, p *format.Partition, do func(*format.Part) error) error {
 	if p.Manifest != (objects.Nonce{}) && p.Archived > p.Start {
 		m, err := format.ReadManifest(ctx, s.store, s.prefix, p.ID, p.Manifest)
 		if err == nil && m.End != p.Archived {
 			err = fmt.Errorf("%w: manifest %v ends at %d and not at %d", format.ErrContradiction, p.Manifest, m.End, p.Archived)
 		}
 		if err == nil {
-			err = s.listed(ctx, p, m, each)
+			err = s.listed(ctx, p, m, do)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return above(p.Parts, p.Start, each)
+	return above(p.Parts, p.Start, do)
 }
 
 // listed is parts for those in a manifest.
-func (s *Snapshot) listed(ctx context.Context, p *format.Partition, m *format.Manifest, each func(*format.Part) error) error {
+func (s *Snapshot) listed(ctx context.Context, p *format.Partition, m *format.Manifest, do func(*format.Part) error) error {
 	for i := range m.Older {
 		if m.Older[i].End <= p.Start {
 			continue
 		}
 		older, err := m.Older[i].Read(ctx, s.store, s.prefix, p.ID)
 		if err == nil {
-			err = above(older.Parts, p.Start, each)
+			err = above(older.Parts, p.Start, do)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return above(m.Parts, p.Start, each)
+	return above(m.Parts, p.Start, do)
 }
 
-// above calls each with the parts that end above start, until it fails.
-func above(parts []format.Part, start int64, each func(*format.Part) error) error {
+// above calls do with the parts that end above start, until it fails.
+func above(parts []format.Part, start int64, do func(*format.Part) error) error {
 	for i := range parts {
 		if parts[i].End > start {
-			if err := each(&parts[i]); err != nil {
+			if err := do(&parts[i]); err != nil {
 				return err
 			}
 		}

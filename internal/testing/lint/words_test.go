@@ -86,7 +86,7 @@ type goFile struct {
 	syntax *ast.File
 }
 
-// trees holds what was parsed, by path: most tests look at most files, and parsing the tree takes a
+// trees holds what was parsed, by path: most tests read most files, and parsing the tree takes a
 // second.
 var trees sync.Map
 

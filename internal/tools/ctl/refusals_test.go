@@ -11,7 +11,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// A user without rights learns from each command what it attempted, and how to continue.
+// A user without rights learns what a command attempted, and how to continue: of each noun that
+// needs a right, at least one command.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	b, err := chronik.OpenMemory(context.Background(), chronik.Options{
 		Settings: map[string]string{"authorization": "acl", "super-users": "User:admin"}})
