@@ -70,7 +70,7 @@ func TestObjectsAreWholeAfterALossOfPower(t *testing.T) {
 			}
 			return
 		}
-		for seed := range uint64(race.Some(4, 1)) {
+		for seed := range uint64(race.Some(2, 1)) {
 			for _, mode := range crashfs.Modes() {
 				image := fsys.PowerLossImage(mode, seed)
 				if fault := judge(image, must, may); fault != "" {

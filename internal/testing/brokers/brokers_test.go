@@ -223,7 +223,7 @@ func TestTwoOfThreeAreDown(t *testing.T) {
 // Random faults. CHRONIK_SIM_HISTORIES is the number of histories or how long they take,
 // CHRONIK_SIM_SEED the seed of the first one; it alone runs if the number is not set.
 func TestRandomFaults(t *testing.T) {
-	for seed := range seeds(t, "CHRONIK_SIM_HISTORIES", race.Some(8, 2)) {
+	for seed := range seeds(t, "CHRONIK_SIM_HISTORIES", race.Some(5, 2)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			historyOf(t, seed, kindOf(seed), func(_ *world, c *clients) { c.walk() })
 		})
@@ -234,7 +234,7 @@ func TestRandomFaults(t *testing.T) {
 // serves again: each call that a broker makes under transactions may be the last. CHRONIK_SIM_CALLS
 // is the number of histories or how long they take.
 func TestThePowerFailsAtAnyCall(t *testing.T) {
-	for seed := range seeds(t, "CHRONIK_SIM_CALLS", race.Some(8, 1)) {
+	for seed := range seeds(t, "CHRONIK_SIM_CALLS", race.Some(4, 1)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			historyOf(t, seed, kind{brokers: 1, busy: true}, func(w *world, _ *clients) {
 				for range 8 {

@@ -129,7 +129,7 @@ func TestABrokerBecomesTheFirstOfThree(t *testing.T) {
 		"a loss of power": {changes, func(g *growing, n int) { g.w.crashAtCall(1, n, g.w.mode(), g.startAll) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range seeds(t, "CHRONIK_SIM_CALLS", race.Some(12, 1)) {
+			for seed := range seeds(t, "CHRONIK_SIM_CALLS", race.Some(6, 1)) {
 				n := 1 + int(seed)*37%c.most // as many histories as there are calls have a fault at each
 				t.Run(fmt.Sprint("call ", n), func(t *testing.T) { grow(t, seed, n, c.fault) })
 			}
