@@ -66,8 +66,8 @@ RULES := ./internal/storage/ ./internal/storage/journal/ ./internal/metadata/ ./
 	./internal/sharegroup/window/ ./internal/shareleader/ ./internal/shareleader/deadletter/ \
 	./internal/archive/tier/ ./internal/archive/tierread/ ./internal/archive/upload/ ./internal/archive/writer/
 
-# Tests need no tables for debuggers and no symbols, which are half of the linker's work, and `make lint` has all of vet.
-QUICKLY := -ldflags=-s -vet=off
+# `make lint` has all of vet.
+QUICKLY := -vet=off
 # Tests have small heaps with much garbage, and a fifth of their time went into its collection.
 GARBAGE := GOGC=200
 # Those that take the longest begin first, and the others run beside them.

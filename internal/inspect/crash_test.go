@@ -49,8 +49,8 @@ func TestRepairKilledAtEachCall(t *testing.T) {
 			seen := map[[32]byte]bool{} // an earlier call left the same
 			for _, n := range calls {
 				for i, how := range []string{"kill", "power"} {
-					if len(calls) > 6 && (n+shift)%12 != 6*i && os.Getenv("CHRONIK_INSPECT_RUNS") == "" {
-						continue // every sixth call of this damage; make crash tries all
+					if len(calls) > 6 && (n+shift)%6 != 3*i && os.Getenv("CHRONIK_INSPECT_RUNS") == "" {
+						continue // every third call of this damage; make crash tries all
 					}
 					fs := damaged.KillImage(5)
 					again := interrupted(t, fs, n, how)

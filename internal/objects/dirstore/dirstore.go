@@ -235,8 +235,11 @@ func (s *Store) Get(ctx context.Context, name string, off int64, p []byte) (n in
 		}
 		b = make([]byte, min(int64(len(p)), max(0, size-off)+1)) // most objects are smaller than p
 		got, err = f.ReadAt(b, off)
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			end, err = io.EOF, nil
+		case err == nil && got < len(p):
+			err = fmt.Errorf("%s has become longer while it was read, and objects do not change", s.path(name))
 		}
 		return err
 	})

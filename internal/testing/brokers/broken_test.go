@@ -64,7 +64,7 @@ func TestFaultsDetectEveryRemovedRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer r.remove()()
 			if r.run == nil {
-				r.run = func(_ *world, c *clients) { c.walk() }
+				r.run, r.kind.busy = func(_ *world, c *clients) { c.walk() }, true
 			}
 			for seed := uint64(1); seed <= uint64(limit); seed++ {
 				if list := problems(t, seed, r.kind, r.run); len(list) > 0 {

@@ -23,9 +23,8 @@ import (
 
 // othersEnd are the findings of a broker that follow from the end of others. On a busy machine a
 // broker's lease may end before there is another metadata leader, or before it has applied what
-// that one made, and a broker that was killed may be fenced so late that others first name the
-// connection to it.
-var othersEnd = []string{`"check":"quorum"`, `"check":"leaderless"`, `"check":"brokers"`, `"subject":"connection to broker `,
+// that one made.
+var othersEnd = []string{`"check":"quorum"`, `"check":"leaderless"`, `"check":"brokers"`,
 	"the controller does not confirm its heartbeats", "its metadata stand still"}
 
 // launchAlone starts a broker without a cluster and does not wait.

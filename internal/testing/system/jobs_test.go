@@ -74,7 +74,8 @@ func TestOneToolDoesTheJobsOfACluster(t *testing.T) {
 	}
 	t.Parallel() // it waits for elections and sessions most of the time
 	c := newNodes(t, 4)
-	c.voters, c.expected = 3, append(slices.Clone(othersEnd), "unclean leader election")
+	c.voters, c.expected = 3, append(slices.Clone(othersEnd), "unclean leader election",
+		`"subject":"connection to broker `) // a killed broker may be fenced so late on a busy machine that others name it first
 	c.launch(0, 1, 2)
 	c.await(0, 1, 2)
 	c.does("topic create t --partitions 4 --replication-factor 1", "t created")

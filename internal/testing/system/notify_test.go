@@ -100,7 +100,8 @@ func TestSystemdNotifications(t *testing.T) {
 	p := launchOne()
 	message, before := s.next("READY=1")
 	s.never("WATCHDOG", before) // the watchdog is not active during a start
-	if len(message) != 2 || message[1] != "STATUS=serving 0 partitions on "+addr+", 0 connections" {
+	finding := strings.TrimPrefix(strings.Join(message[1:], "\n"), "STATUS=serving 0 partitions on "+addr+", 0 connections")
+	if finding != "" && !strings.HasPrefix(finding, "; warn: disk of ") { // that of the machine may have little space
 		t.Errorf("ready: %q", message)
 	}
 	if err := answer(t.Context(), addr); err != nil { // the first client is served at once
