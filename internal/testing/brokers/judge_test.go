@@ -65,14 +65,7 @@ func (c *clients) judge() {
 func (c *clients) inSync() {
 	bad := ""
 	recovered := func() bool {
-		for id := int32(1); id <= c.w.size(); id++ {
-			if _, bad = c.state(id); bad != "" {
-				return false
-			}
-		}
-		if c.w.size() > 1 {
-			bad = c.badQuorum(1)
-		}
+		bad = c.outOfSync()
 		return bad == ""
 	}
 	if until(patience, recovered) == nil {
@@ -82,6 +75,20 @@ func (c *clients) inSync() {
 		return
 	}
 	c.w.problem("the cluster does not recover: %s", bad)
+}
+
+// outOfSync says what is not in order, as each broker sees it; "" if all replicas are in sync and all
+// members of the quorum answer.
+func (c *clients) outOfSync() string {
+	for id := int32(1); id <= c.w.size(); id++ {
+		if _, bad := c.state(id); bad != "" {
+			return bad
+		}
+	}
+	if c.w.size() == 1 {
+		return ""
+	}
+	return c.badQuorum(1)
 }
 
 // electAny elects leaders uncleanly, as the remedy for partitions without one says, and reports
