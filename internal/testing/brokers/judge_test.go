@@ -77,8 +77,8 @@ func (c *clients) inSync() {
 	c.w.problem("the cluster does not recover: %s", bad)
 }
 
-// outOfSync says what is not in order, as each broker sees it; "" if all replicas are in sync and all
-// members of the quorum answer.
+// outOfSync says what is not in order, as each broker sees it; "" if all replicas are in sync and
+// all members of the quorum answer.
 func (c *clients) outOfSync() string {
 	for id := int32(1); id <= c.w.size(); id++ {
 		if _, bad := c.state(id); bad != "" {

@@ -108,8 +108,9 @@ func (c *clients) damage(id int32, last bool) {
 	w.endSomehow(id)
 	defer func() {
 		w.start(id)
-		// No other broker ends or is cut off before leaders have compared the log: what followers do
-		// not know to be committed yet could be lost, see "lost records unnoticed" in replication.md.
+		// No other broker ends or is cut off before leaders have compared the log: what followers
+		// do not know to be committed yet could be lost. See "lost records unnoticed" in
+		// replication.md.
 		_ = until(time.Minute, func() bool { return w.process(id) != nil && c.outOfSync() == "" })
 		time.Sleep(3 * time.Second) // what others show may be of its former process; they are connected within 1 s
 	}()
