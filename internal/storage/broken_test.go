@@ -171,22 +171,22 @@ func TestModelDetectsEveryRemovedRule(t *testing.T) {
 	}
 }
 
-// If any one of the rules of a swap is removed, the script must detect a fault.
-func TestFault21DetectsEveryRemovedRule(t *testing.T) {
-	for name, x := range map[string]struct {
-		removed broken
-		from    int // a call shortly before the one that has shown it
-	}{
-		"a swap is committed":                     {without(skipSwapCommit), 122},
-		"a swap ends after its names are synced":  {without(skipSwapSync), 186},
-		"a segment is whole before it has a name": {without(skipCompactedSync), 107},
-		"a start completes a swap":                {without(skipSwapEntry), 182},
-	} {
+// removedFrom is a rule, and a call of a script shortly before the one that has shown its absence.
+type removedFrom struct {
+	removed broken
+	from    int
+}
+
+// eachIsNeeded requires that a script detects a fault without each rule. everywhere runs it with a
+// crash at each call from one on.
+func eachIsNeeded(t *testing.T, all map[string]removedFrom, everywhere func(removed broken, from int) error) {
+	t.Helper()
+	for name, x := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := crashEverywhere("sync", x.removed, x.from)
+			err := everywhere(x.removed, x.from)
 			if err == nil {
-				err = crashEverywhere("sync", x.removed, 1)
+				err = everywhere(x.removed, 1)
 			}
 			if err == nil {
 				t.Fatal("nothing went wrong without it")
@@ -196,28 +196,23 @@ func TestFault21DetectsEveryRemovedRule(t *testing.T) {
 	}
 }
 
+// If any one of the rules of a swap is removed, the script must detect a fault.
+func TestFault21DetectsEveryRemovedRule(t *testing.T) {
+	eachIsNeeded(t, map[string]removedFrom{
+		"a swap is committed":                     {without(skipSwapCommit), 122},
+		"a swap ends after its names are synced":  {without(skipSwapSync), 186},
+		"a segment is whole before it has a name": {without(skipCompactedSync), 107},
+		"a start completes a swap":                {without(skipSwapEntry), 182},
+	}, func(removed broken, from int) error { return crashEverywhere("sync", removed, from) })
+}
+
 // If any one of the rules of a move is removed, the script must detect a fault.
 func TestEveryRuleOfAMoveIsNeeded(t *testing.T) {
-	for name, x := range map[string]struct {
-		removed broken
-		from    int // a call shortly before the one that has shown it
-	}{
+	eachIsNeeded(t, map[string]removedFrom{
 		"a copy is synced before the move is committed": {without(skipMoveSync), 193},
 		"a move is committed":                           {without(skipMoveCommit), 199},
 		"a start completes a move":                      {without(skipMoveMark), 198},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := moveEverywhere(x.removed, x.from, 1)
-			if err == nil {
-				err = moveEverywhere(x.removed, 1, 1)
-			}
-			if err == nil {
-				t.Fatal("nothing went wrong without it")
-			}
-			t.Logf("found: %v", err)
-		})
-	}
+	}, func(removed broken, from int) error { return moveEverywhere(removed, from, 1) })
 }
 
 // Each of these rules has a test of its own, which must fail without it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -108,9 +109,11 @@ func (c *clients) damage(id int32, last bool) {
 	w.endSomehow(id)
 	defer func() {
 		w.start(id)
-		// No other broker ends or is cut off before leaders have compared the log: what followers
-		// do not know to be committed yet could be lost. See "lost records unnoticed" in
-		// replication.md.
+		// Records are lost if others are away before leaders have compared the log: a known fault,
+		// see "lost records unnoticed" in replication.md. CHRONIK_SIM_UNCOMPARED=1 shows it.
+		if os.Getenv("CHRONIK_SIM_UNCOMPARED") != "" {
+			return
+		}
 		_ = until(time.Minute, func() bool { return w.process(id) != nil && c.outOfSync() == "" })
 		time.Sleep(3 * time.Second) // what others show may be of its former process; they are connected within 1 s
 	}()
