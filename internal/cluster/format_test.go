@@ -20,7 +20,7 @@ func TestFormatIsFixed(t *testing.T) {
 		unregisterRequest{3}, electRequest{[]metadata.TopicPartition{tp}}, outcome{6, []refusal{{}, {1, "why"}, {0, "failed"}}},
 		controller.Quorum{Leader: 1, Term: 2, Commit: 3, Members: []controller.QuorumMember{{Member: 1, Voter: true, End: 3, Silent: 4}}},
 		reportsRequest{metadata.ID{9}, []metadata.TopicPartition{tp}},
-		reportsAnswer{[]logReport{{TopicPartition: tp, LastEpoch: 2, End: 100}}},
+		reportsAnswer{[]logReport{{TopicPartition: tp, LastEpoch: 2, RecordEpoch: new(int32), End: 100}}},
 		view.SnapshotAsk{Action: "create", Number: 1, AllowOffline: true}, view.SnapshotAnswer{ID: 1, Term: 2, Error: "why"},
 		view.Snapshots{URL: "s3://bucket", IntervalMs: 1, Term: 2, Running: &view.RunningSnapshot{Number: 3, SinceMs: 4, UploadedBytes: 5,
 			TotalBytes: 6}, Failures: 7, LastError: "why", LastFailureMs: 8, Asked: 9,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -20,8 +21,9 @@ func FuzzOperations(f *testing.F) {
 	f.Add([]byte(`{"incarnation":"` + zero + `","partitions":[{"topic":"` + zero + `","partition":0}]}`))
 	f.Add([]byte(`{"logs":[{"topic":"` + zero + `","partition":0,"lastEpoch":2,"end":100}]}`))
 	logs := []metadata.TopicPartition{{}, {Partition: 7}}
-	r := &reporter{end: func(tp metadata.TopicPartition) (int32, int64, bool) {
-		return tp.Partition, int64(tp.Partition) + 1, tp.Partition >= 0 && tp.Partition < math.MaxInt32
+	r := &reporter{end: func(tp metadata.TopicPartition) (election.LogState, bool) {
+		end := election.LogState{LastEpoch: tp.Partition, RecordEpoch: tp.Partition, End: int64(tp.Partition) + 1}
+		return end, tp.Partition >= 0 && tp.Partition < math.MaxInt32
 	}}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		again[unregisterRequest](t, p)
@@ -39,7 +41,7 @@ func FuzzOperations(f *testing.F) {
 		}
 		if got, err := unpackReports(p, logs); err == nil {
 			for tp, state := range got {
-				if tp != logs[0] && tp != logs[1] || state.LastEpoch < -1 || state.End < 0 {
+				if tp != logs[0] && tp != logs[1] || state.LastEpoch < state.RecordEpoch || state.RecordEpoch < -1 || state.End < 0 {
 					t.Errorf("accepted %+v of %+v", state, tp)
 				}
 			}
@@ -75,7 +77,9 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 	if err := decodeOperation([]byte(`{"later":{"a":[1]},"broker":3}`), &q); err != nil || q.Broker != 3 {
 		t.Errorf("a request: %+v, %v", q, err)
 	}
-	r := &reporter{end: func(metadata.TopicPartition) (int32, int64, bool) { return 4, 50, true }}
+	r := &reporter{end: func(metadata.TopicPartition) (election.LogState, bool) {
+		return election.LogState{LastEpoch: 4, End: 50}, true
+	}}
 	body := `{"incarnation":"` + zero + `","later":true,"partitions":[{"topic":"` + zero + `","partition":7,"later":1}]}`
 	p, err := r.answer([]byte(body))
 	if err != nil || !strings.Contains(string(p), `"end":50`) {

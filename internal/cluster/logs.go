@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/membership"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
@@ -91,24 +92,26 @@ func (b *Logs) state() membership.BrokerState {
 	if replicas := b.Replicas(); replicas != nil {
 		out.Applied = b.Image().Version()
 		out.Unable = replicas.Unable()
+		out.Uncompared = replicas.Uncompared(b.Image())
 	}
 	out.AddDamage(b.damaged())
 	return out
 }
 
-// logEnd returns how far a log goes, unless its records can't be read or added to. The epoch is
-// that of its last record, or a later one in which it led: only a leader that has noted its epoch
-// commits records, so the log that led last has all of them.
+// logEnd returns how far a log goes, unless its records can't be read or added to. Its last epoch
+// is that of its last record, or a later one in which it led: only a leader that has noted its
+// epoch commits records, so the log that led last has all of them.
 //
 // A log of which some records can't be read is compared with the others all the same: of a
 // partition with no whole log, one must lead.
-func (b *Logs) logEnd(tp metadata.TopicPartition) (epoch int32, end int64, ok bool) {
+func (b *Logs) logEnd(tp metadata.TopicPartition) (end election.LogState, ok bool) {
 	l := b.Storage.Get(storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 	if l == nil || l.Err() != nil {
-		return 0, 0, false
+		return end, false
 	}
-	epoch, end = l.LastEpoch()
-	return max(epoch, l.LedEpoch()), end, true
+	end.RecordEpoch, end.End = l.LastEpoch()
+	end.LastEpoch = max(end.RecordEpoch, l.LedEpoch())
+	return end, true
 }
 
 // damaged returns the logs that lack what they should have, or are not there.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -34,7 +35,7 @@ func TestAReportNamesTheEpochInWhichALogLed(t *testing.T) {
 	if epoch, _ := l.LastEpoch(); epoch != -1 {
 		t.Errorf("last epoch %d", epoch)
 	}
-	if epoch, _, ok := reports.logEnd(tp); epoch != 5 || !ok {
-		t.Errorf("epoch %d, %t", epoch, ok)
+	if got, ok := reports.logEnd(tp); got != (election.LogState{LastEpoch: 5, RecordEpoch: -1}) || !ok {
+		t.Errorf("%+v, %t", got, ok)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// LogEnd returns the leader epoch of the last records of a log, -1 if there are none, and the log
-// end. ok is false if there is no such log that can be read and written.
-type LogEnd func(metadata.TopicPartition) (epoch int32, end int64, ok bool)
+// LogEnd returns how far a log goes, with the epoch -1 if it has no records. ok is false if there
+// is no such log that can be read and written.
+type LogEnd func(metadata.TopicPartition) (end election.LogState, ok bool)
 
 // reporter is the process of a broker, and its logs.
 type reporter struct {
@@ -35,7 +35,9 @@ type reportsAnswer struct {
 type logReport struct {
 	metadata.TopicPartition
 	LastEpoch int32 `json:"lastEpoch"`
-	End       int64 `json:"end"`
+	// RecordEpoch is absent in the answer of a broker of an earlier version: then LastEpoch is.
+	RecordEpoch *int32 `json:"recordEpoch,omitempty"`
+	End         int64  `json:"end"`
 }
 
 // askReports asks a registered process for the ends of logs. A later process of the same broker
@@ -79,11 +81,14 @@ func unpackReports(p []byte, logs []metadata.TopicPartition) (map[metadata.Topic
 	}
 	got := make(map[metadata.TopicPartition]election.LogState, len(a.Logs))
 	for _, l := range a.Logs {
-		if !asked[l.TopicPartition] || l.LastEpoch < -1 || l.End < 0 {
+		if l.RecordEpoch == nil {
+			l.RecordEpoch = &l.LastEpoch
+		}
+		if !asked[l.TopicPartition] || *l.RecordEpoch < -1 || *l.RecordEpoch > l.LastEpoch || l.End < 0 {
 			return nil, fmt.Errorf("it reports partition %d of topic %s, last epoch %d, end %d", l.Partition,
 				metadata.FormatID(l.Topic), l.LastEpoch, l.End)
 		}
-		got[l.TopicPartition] = election.LogState{LastEpoch: l.LastEpoch, End: l.End}
+		got[l.TopicPartition] = election.LogState{LastEpoch: l.LastEpoch, RecordEpoch: *l.RecordEpoch, End: l.End}
 	}
 	return got, nil
 }
@@ -105,8 +110,8 @@ func (r *reporter) answer(body []byte) ([]byte, error) {
 	}
 	a := reportsAnswer{Logs: []logReport{}}
 	for _, tp := range q.Partitions {
-		if epoch, end, ok := r.end(tp); ok {
-			a.Logs = append(a.Logs, logReport{TopicPartition: tp, LastEpoch: epoch, End: end})
+		if end, ok := r.end(tp); ok {
+			a.Logs = append(a.Logs, logReport{TopicPartition: tp, LastEpoch: end.LastEpoch, RecordEpoch: &end.RecordEpoch, End: end.End})
 		}
 	}
 	return json.Marshal(a)

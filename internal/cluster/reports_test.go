@@ -14,7 +14,8 @@ import (
 // A process reports the logs that it has, and only to a controller that means this process.
 func TestReportsOfLogs(t *testing.T) {
 	a, b := metadata.TopicPartition{Topic: [16]byte{1}}, metadata.TopicPartition{Topic: [16]byte{2}, Partition: 3}
-	r := &reporter{[16]byte{7}, func(tp metadata.TopicPartition) (int32, int64, bool) { return 4, 50, tp == b }}
+	end := election.LogState{LastEpoch: 4, RecordEpoch: 3, End: 50}
+	r := &reporter{[16]byte{7}, func(tp metadata.TopicPartition) (election.LogState, bool) { return end, tp == b }}
 	c := &Cluster{self: membership.Member{ID: 9}}
 	ask := func(incarnation byte) (map[metadata.TopicPartition]election.LogState, error) {
 		return c.askReports(t.Context(), &metadata.Broker{Member: 9, Incarnation: [16]byte{incarnation}}, []metadata.TopicPartition{a, b})
@@ -24,7 +25,7 @@ func TestReportsOfLogs(t *testing.T) {
 	}
 	c.reporter.Store(r)
 	got, err := ask(7)
-	if diff := cmp.Diff(map[metadata.TopicPartition]election.LogState{b: {LastEpoch: 4, End: 50}}, got); err != nil || diff != "" {
+	if diff := cmp.Diff(map[metadata.TopicPartition]election.LogState{b: end}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if got, err := ask(6); err == nil {
@@ -34,7 +35,7 @@ func TestReportsOfLogs(t *testing.T) {
 
 // Requests and answers that this package does not send are refused.
 func TestHostileReports(t *testing.T) {
-	r := &reporter{end: func(metadata.TopicPartition) (int32, int64, bool) { return 0, 0, true }}
+	r := &reporter{end: func(metadata.TopicPartition) (election.LogState, bool) { return election.LogState{}, true }}
 	zero := metadata.FormatID([16]byte{})
 	entry := `{"topic":"` + zero + `"}`
 	for name, q := range map[string]string{
@@ -47,7 +48,9 @@ func TestHostileReports(t *testing.T) {
 	}
 	for name, p := range map[string]string{
 		"empty": "", "large": strings.Repeat(" ", maxOperation+1), "not asked": `{"logs":[{"topic":"` + zero + `","partition":1}]}`,
-		"epoch": `{"logs":[{"topic":"` + zero + `","lastEpoch":-2}]}`, "end": `{"logs":[{"topic":"` + zero + `","end":-1}]}`,
+		"epoch":            `{"logs":[{"topic":"` + zero + `","lastEpoch":-2}]}`,
+		"epoch of records": `{"logs":[{"topic":"` + zero + `","lastEpoch":2,"recordEpoch":3}]}`,
+		"end":              `{"logs":[{"topic":"` + zero + `","end":-1}]}`,
 	} {
 		if got, err := unpackReports([]byte(p), make([]metadata.TopicPartition, 1)); err == nil {
 			t.Errorf("%s: %v", name, got)

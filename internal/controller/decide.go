@@ -62,6 +62,13 @@ func (v view) Writes(broker int32) bool {
 	return writes && !slices.Contains(v.shunned, broker)
 }
 
+// Compared implements election.View.
+func (v view) Compared(broker int32) bool {
+	dir, placed := v.img.Placement(broker, v.tp)
+	state, _ := v.img.State(broker)
+	return !placed || state.Compared(dir)
+}
+
 // able reports whether a broker's replica of the partition can lead or be in sync, and whether it
 // takes records of clients, too.
 func (v view) able(broker int32) (works, writes bool) {

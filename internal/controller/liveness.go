@@ -38,6 +38,9 @@ type Heartbeat struct {
 	// Unable and Damaged are those of metadata.BrokerState.
 	Unable  []metadata.UnableDir     `json:"unable,omitempty"`
 	Damaged metadata.TopicPartitions `json:"damaged,omitempty"`
+	// Uncompared are those of metadata.BrokerState that still are. A broker of an earlier version
+	// names none.
+	Uncompared []metadata.ID `json:"uncompared,omitempty"`
 	// Unreached are the brokers to whose registered addresses this one could not connect for a
 	// session timeout. A broker of an earlier version names none.
 	Unreached []int32 `json:"unreached,omitempty"`

@@ -122,7 +122,7 @@ type Loop struct {
 	stuck    map[metadata.TopicPartition]time.Duration // since when there is no leader
 	silent   map[metadata.TopicPartition]time.Duration // since when an unclean election lacks a report
 	unaware  map[metadata.TopicPartition]bool          // a replica must not leave before it has applied the record
-	asked    time.Duration                             // when brokers were asked for LogStates last
+	asked    time.Duration                             // when brokers were asked for LogStates last, or earlier if one runs since
 	running  map[int32]time.Duration                   // since when a broker runs, as the images show
 	draining map[int32]time.Duration                   // since when a broker drains
 	// balanceAt is the time of the next election of preferred leaders, and raiseAt that of the next
@@ -295,7 +295,7 @@ func (l *Loop) step(ctx context.Context, now time.Duration) error {
 			return errors.Join(err, failed)
 		}
 	}
-	return errors.Join(err, l.decideDirty(ctx, now), l.electUnclean(ctx, now), l.balance(ctx, now))
+	return errors.Join(err, l.decideDirty(ctx, now), l.electByLogs(ctx, now), l.balance(ctx, now))
 }
 
 // decideDirty examines the partitions that are dirty, and writes what follows from the state of
@@ -355,6 +355,20 @@ func (l *Loop) applied(broker int32, revision int64) bool {
 	return x != nil && x.last.Applied >= revision
 }
 
+// decider returns what decides about a partition at a time.
+func (l *Loop) decider(v view, t *metadata.Topic, p *metadata.Partition, now time.Duration) election.Decider {
+	since, known := l.lost[v.tp]
+	return election.Decider{View: v, MinISR: l.opt.MinISR(v.img, t, p), ISRLost: known && now-since >= l.opt.Timeout,
+		Generation: v.img.Generation(),
+		Knows: func(broker int32, revision int64) bool {
+			knows := l.applied(broker, revision)
+			if !knows {
+				l.unaware[v.tp] = true
+			}
+			return knows
+		}}
+}
+
 // decide examines one partition.
 func (l *Loop) decide(v view, now time.Duration) (change, bool) {
 	img, tp := v.img, v.tp
@@ -368,15 +382,8 @@ func (l *Loop) decide(v view, now time.Duration) (change, bool) {
 	}
 	delete(l.unaware, tp)
 	p := t.Partitions.At(tp.Partition)
-	since, known := l.lost[tp]
-	d := election.Decider{MinISR: l.opt.MinISR(img, t, p), ISRLost: known && now-since >= l.opt.Timeout,
-		Knows: func(broker int32, revision int64) bool {
-			knows := l.applied(broker, revision)
-			if !knows {
-				l.unaware[tp] = true
-			}
-			return knows
-		}}
+	_, known := l.lost[tp]
+	d := l.decider(v, t, p, now)
 	next, changed, waits := decide(d, v, *p)
 	l.noteStuck(tp, &next, now)
 	switch {

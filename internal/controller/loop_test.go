@@ -93,7 +93,8 @@ func TestTheLastMemberReturns(t *testing.T) {
 		w.procs[id].up = false
 	}
 	w.pass(4 * time.Second)
-	w.want("alone", "1@0 isr [1] elr []")
+	w.want("alone", "1@0 isr [1] elr [2 3]")
+	w.must(w.alter(w.isrChange([]int32{1}, nil)))
 	w.start(1, func(q *RegisterRequest) { q.Dirs = []RegisterDir{{ID: [16]byte{98}}} })
 	w.pass(time.Second)
 	w.want("its disk is away", "-1@1 isr [] elr [] last 1 lossy false")
@@ -115,6 +116,7 @@ func TestADirectoryThatDidNotNoteItsRegistrationIsWhole(t *testing.T) {
 		w.procs[id].up = false
 	}
 	w.pass(4 * time.Second)
+	w.must(w.alter(w.isrChange([]int32{1}, nil)))
 	found := [16]byte{7}
 	w.start(1, func(q *RegisterRequest) { q.Dirs[0].Finding, q.Dirs[0].Sequence = found, 9 })
 	w.pass(time.Second)
@@ -138,7 +140,7 @@ func TestADamagedLeaderGivesWayToAMemberThatCanLead(t *testing.T) {
 	w.procs[1].damaged, w.procs[2].failed = []metadata.TopicPartition{tpA}, [][16]byte{{2}}
 	w.step()
 	w.pass(time.Second)
-	w.want("it leads on", "1@0 isr [1] elr []")
+	w.want("it leads on", "1@0 isr [1] elr [2]")
 }
 
 // A failed directory moves leaderships away; a damaged log is not even eligible. The next

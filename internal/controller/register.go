@@ -61,7 +61,7 @@ const (
 //  2. The records of its replicas: it leads none of them any longer, and leaves ISR and ELR where a
 //     replica lacks records that it may have acknowledged.
 //  3. /brokers and /liveness, if both are as in step 1. From its revision on, the new process
-//     counts.
+//     counts. The log directories that the last stop did not close have to be compared.
 //
 // Each step has the same result if it is repeated: if the controller fails in between, the broker
 // registers at the next one from the beginning.
@@ -204,7 +204,7 @@ func (r *registrar) begin(ctx context.Context, q *RegisterRequest) (metadata.KV,
 			return kv, nil
 		}
 	}
-	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation}
+	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation, Uncompared: former.Uncompared}
 	put := metadata.KV{Key: kv.Key, Value: state.Encode()}
 	registered := metadata.Compare{Key: metadata.BrokerKey(q.Broker), ModRevision: q.Seen}
 	put.ModRevision, err = r.store.Txn(ctx, metadata.Txn{If: []metadata.Compare{unchanged(kv), registered}, Put: []metadata.KV{put}})
@@ -313,12 +313,13 @@ func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metada
 		b.Dirs = append(b.Dirs, metadata.BrokerDir{ID: d.ID, Format: d.Format, CheckpointSequence: d.Sequence, Finding: d.Finding})
 	}
 	for _, d := range former.Dirs {
-		if _, here := b.Dir(d.ID); !here && hasReplicaIn(img, q.Broker, d.ID) && len(b.Dirs) < maxDirs {
+		if _, here := b.Dir(d.ID); !here && hasReplicaIn(img, q.Broker, d.ID, 1) && len(b.Dirs) < maxDirs {
 			d.Offline = true
 			b.Dirs = append(b.Dirs, d)
 		}
 	}
 	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation, Damaged: q.Damaged}
+	state.Uncompared = uncompared(img, &former, q)
 	if r.alone {
 		state.Liveness = metadata.Active
 	}
@@ -328,6 +329,24 @@ func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metada
 		Put: []metadata.KV{{Key: metadata.BrokerKey(q.Broker), Value: b.Encode()},
 			{Key: fence.Key, Value: state.Encode()}},
 	})
+}
+
+// uncompared returns the log directories of a registration whose logs have to be compared: the
+// last stop did not close them, or they had to be compared before. A process that registers again
+// has lost nothing since its first registration. Where every replica is the only one, none is to
+// be compared.
+func uncompared(img *metadata.Image, former *metadata.Broker, q *RegisterRequest) (list []metadata.ID) {
+	if img.FeatureLevel() < metadata.CompareLevel {
+		return nil
+	}
+	state, _ := img.State(q.Broker)
+	for _, d := range q.Dirs {
+		unclean := !d.Clean && former.Incarnation != q.Incarnation
+		if (unclean || !state.Compared(d.ID)) && hasReplicaIn(img, q.Broker, d.ID, 2) {
+			list = append(list, d.ID)
+		}
+	}
+	return list
 }
 
 // formerMembers returns the members of a broker's earlier directories, as it registers with a
@@ -350,12 +369,13 @@ func replicasOf(img *metadata.Image, broker int32) (n int) {
 	return n
 }
 
-// hasReplicaIn reports whether a broker has a replica in a log directory.
-func hasReplicaIn(img *metadata.Image, broker int32, dir [16]byte) bool {
+// hasReplicaIn reports whether a broker has a replica in a log directory, of a partition with at
+// least so many replicas.
+func hasReplicaIn(img *metadata.Image, broker int32, dir [16]byte, least int) bool {
 	for t := range img.Topics() {
 		for i, p := range t.Partitions.All() {
 			at, ok := img.Placement(broker, metadata.TopicPartition{Topic: t.ID, Partition: i})
-			if ok && at == dir && p.HasReplica(broker) {
+			if ok && at == dir && p.HasReplica(broker) && len(p.Replicas) >= least {
 				return true
 			}
 		}

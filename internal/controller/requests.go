@@ -88,7 +88,7 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 	if l.sessions == nil {
 		return HeartbeatAnswer{}, ErrNotController
 	}
-	if len(h.Unable) > maxDirs || len(h.Damaged) > MaxReportedDamaged || len(h.Unreached) > MaxReportedUnreached {
+	if max(len(h.Unable), len(h.Uncompared)) > maxDirs || len(h.Damaged) > MaxReportedDamaged || len(h.Unreached) > MaxReportedUnreached {
 		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d reports too many directories, logs or brokers", h.Broker)
 	}
 	if metadata.UnknownFault(h.Unable) {
@@ -117,8 +117,9 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 // news reports whether a heartbeat may change the state of a broker, so that it is decided about at
 // once.
 func news(before, h *Heartbeat) bool {
-	return before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain ||
-		!slices.Equal(before.Unable, h.Unable) || !slices.Equal(before.Damaged, h.Damaged) || !slices.Equal(before.Unreached, h.Unreached)
+	same := slices.Equal(before.Unable, h.Unable) && slices.Equal(before.Damaged, h.Damaged) &&
+		slices.Equal(before.Uncompared, h.Uncompared) && slices.Equal(before.Unreached, h.Unreached)
+	return !same || before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain
 }
 
 // Refused reports that the connection to a broker broke and that its machine refuses new ones.

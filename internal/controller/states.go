@@ -80,6 +80,7 @@ func (l *Loop) noteRunning(broker int32, is metadata.Liveness, now time.Duration
 	} else if _, known := l.running[broker]; !known {
 		l.running[broker] = now
 		l.balanceAt = min(l.balanceAt, now+settleTime)
+		l.asked = min(l.asked, now-reportInterval) // its logs may be those that a comparison waits for
 	}
 }
 
@@ -101,6 +102,7 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 	}
 	to := state
 	to.Unable, to.Damaged = last.Unable, last.Damaged
+	to.Uncompared = keptOf(state.Uncompared, last.Uncompared)
 	if (broken{}).Has(KeepUnable) && len(last.Unable) == 0 {
 		to.Unable = state.Unable
 	}
@@ -113,6 +115,16 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 		to.Liveness = metadata.Drained
 	}
 	return to
+}
+
+// keptOf returns the directories of a list that are also in another one.
+func keptOf(list, other []metadata.ID) (kept []metadata.ID) {
+	for _, id := range list {
+		if slices.Contains(other, id) {
+			kept = append(kept, id)
+		}
+	}
+	return kept
 }
 
 // limitDamaged bounds the damaged logs in the state of a broker, so that its value has a bound. If

@@ -15,7 +15,8 @@ import (
 
 const (
 	// lossyPatience is how long the controller waits for all replicas of a partition before it
-	// elects one of those that may all lack records, and then for the report of an active one.
+	// elects one of those that may all lack records, for another one with which one that is not
+	// compared can be, and then for the report of an active one.
 	lossyPatience = 10 * time.Second
 	// reportInterval is the pause between two unclean elections, and reportTime the time that
 	// brokers have to report their logs.
@@ -53,9 +54,22 @@ func complete(p *metadata.Partition) []int32 {
 	return p.Former()
 }
 
-// electUnclean elects leaders for partitions that may lose records: of their active replicas, the
-// one with the most records. The logs that it chooses from are logged.
-func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
+// aloneFor returns for how long a partition has had no leader although one of its replicas runs:
+// for so long the others could have returned.
+func (l *Loop) aloneFor(p *metadata.Partition, waited, now time.Duration) time.Duration {
+	var longest time.Duration
+	for _, b := range p.Replicas {
+		if since, runs := l.running[b]; runs {
+			longest = max(longest, now-since)
+		}
+	}
+	return min(waited, longest)
+}
+
+// electByLogs elects leaders for partitions of which the logs decide: of the active replicas that
+// are not compared, the one that goes furthest; and of a partition that may lose records, the one
+// with the most. The logs that an unclean election chooses from are logged.
+func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 	if l.opt.LogStates == nil || len(l.stuck) == 0 || now-l.asked < reportInterval {
 		return nil
 	}
@@ -71,7 +85,8 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 			continue
 		}
 		v := known.of(tp)
-		if p.Leader != election.None || !l.mayLose(img, t, v, p, now-since) {
+		d := l.decider(v, t, p, now)
+		if p.Leader != election.None || !d.Uncompared(p) && !l.mayLose(img, t, v, p, now-since) {
 			continue
 		}
 		due = append(due, tp)
@@ -88,16 +103,14 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 	var changes []change
 	for _, tp := range due {
 		t, p := img.TopicByID(tp.Topic), img.Partition(tp)
-		if _, missing := silent[tp]; missing {
-			if _, known := l.silent[tp]; !known {
-				l.silent[tp] = now
-			}
-			if now-l.silent[tp] < lossyPatience {
-				continue // the log that is not known may be the longest
-			}
+		v := known.of(tp)
+		d, waited := l.decider(v, t, p, now), now-l.stuck[tp]
+		next, changed := d.Compare(*p, reports[tp], l.aloneFor(p, waited, now) >= lossyPatience)
+		_, missing := silent[tp] // the log that is not known may be the longest
+		if !changed && l.mayLose(img, t, v, p, waited) && !(missing && l.awaits(tp, now)) {
+			d.ISRLost = true
+			next, changed = d.Unclean(*p, reports[tp])
 		}
-		d := election.Decider{View: known.of(tp), MinISR: l.opt.MinISR(img, t, p), ISRLost: true, Generation: img.Generation()}
-		next, changed := d.Unclean(*p, reports[tp])
 		if !changed {
 			continue
 		}
@@ -106,6 +119,14 @@ func (l *Loop) electUnclean(ctx context.Context, now time.Duration) error {
 	}
 	revision, err := submit(ctx, l.store, changes)
 	return errors.Join(err, l.opt.Images.WaitShown(ctx, revision))
+}
+
+// awaits reports whether an unclean election still waits for a report that is missing.
+func (l *Loop) awaits(tp metadata.TopicPartition, now time.Duration) bool {
+	if _, known := l.silent[tp]; !known {
+		l.silent[tp] = now
+	}
+	return now-l.silent[tp] < lossyPatience
 }
 
 // silence is why it is not known whether a broker has records of a partition.

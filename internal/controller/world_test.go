@@ -67,6 +67,7 @@ type process struct {
 	unable       metadata.DirFault // of its first directory
 	damaged      []metadata.TopicPartition
 	unreached    []int32
+	uncompared   []metadata.ID
 	deaf, silent bool // it receives or sends nothing
 	stuck        bool // it applies no metadata
 	applied      int64
@@ -88,7 +89,7 @@ func newWorld(t testing.TB) *world {
 	s := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
 	t.Cleanup(func() { _ = s.Close() })
 	w := &world{TB: t, store: s, minISR: 2, procs: map[int32]*process{}, confirms: true, now: time.Hour, term: 1}
-	w.put(metadata.ClusterKey, metadata.Cluster{ID: clusterID, Generation: [16]byte{1}, FeatureLevel: 1}.Encode())
+	w.level(1)
 	w.applier = metadata.NewApplier(zap.NewNop())
 	w.newLoop()
 	// Follow goes to the newest loop.
@@ -168,6 +169,12 @@ func (w *world) topic(p metadata.Partition) {
 
 var tpA = metadata.TopicPartition{Topic: topicA}
 
+// level sets the feature level.
+func (w *world) level(to int32) {
+	w.Helper()
+	w.put(metadata.ClusterKey, metadata.Cluster{ID: clusterID, Generation: [16]byte{1}, FeatureLevel: to}.Encode())
+}
+
 // start starts a process with the log directory {id} and registers it. It does not beat yet.
 func (w *world) start(id int32, edit ...func(*RegisterRequest)) *process {
 	w.Helper()
@@ -185,7 +192,7 @@ func (w *world) process(id int32, edit ...func(*RegisterRequest)) *process {
 	p := &process{up: true, RegisterRequest: RegisterRequest{
 		Broker: id, Member: uint64(id), ClusterID: clusterID, Incarnation: metadata.NewID(), Seen: b.Epoch,
 		Dirs:     []RegisterDir{{ID: [16]byte{byte(id)}, Finding: metadata.NewID(), Found: 5, Sequence: 5}},
-		Features: metadata.Features{Min: 1, Max: 1},
+		Features: metadata.Features{Min: 1, Max: max(1, w.applier.Image().FeatureLevel())},
 	}}
 	for _, e := range edit {
 		e(&p.RegisterRequest)
@@ -218,7 +225,7 @@ func (w *world) beat(p *process) (HeartbeatAnswer, error) {
 	}
 	a, err := w.loop.Heartbeat(context.Background(), Heartbeat{Broker: p.Broker, Epoch: p.epoch, Incarnation: p.Incarnation,
 		Sequence: p.seq, Answered: p.heard, Applied: p.applies(w.applier.Image().Version()), Ready: true, Drain: p.drain,
-		Unable: unable, Damaged: p.damaged, Unreached: p.unreached})
+		Unable: unable, Damaged: p.damaged, Unreached: p.unreached, Uncompared: p.uncompared})
 	if err == nil && !p.deaf {
 		p.heard = a.Sequence
 	}

@@ -45,7 +45,7 @@ const MaxShareVersion int16 = 1
 
 // MaxFeatureLevel is the highest feature level that this version of chronik supports. It refuses a
 // store with a higher level.
-const MaxFeatureLevel int32 = ConfirmLevel
+const MaxFeatureLevel int32 = CompareLevel
 
 // ShareLevel is the feature level from which on the cluster may have a level of share.version. A
 // request to set share.version=1 raises the level.
@@ -67,6 +67,11 @@ const TierLevel int32 = 5
 // ConfirmLevel is the feature level from which on the metadata may name losses that an operator has
 // confirmed. The first confirmation raises the level.
 const ConfirmLevel int32 = 6
+
+// CompareLevel is the feature level from which on the metadata may name the log directories of a
+// broker that a start after an unclean stop has to compare, see BrokerState.Uncompared. Nothing
+// raises the level for that alone.
+const CompareLevel int32 = 7
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {
@@ -163,12 +168,19 @@ type BrokerState struct {
 	// read as they were written; both as the process's newest heartbeat says.
 	Unable  []UnableDir      `json:"unable,omitempty"`
 	Damaged []TopicPartition `json:"damaged,omitempty"`
+	// Uncompared are the log directories that the last stop did not close, as long as no leader has
+	// compared all of their logs since: a disk may have lost synced records without a trace.
+	Uncompared []ID `json:"uncompared,omitempty"`
 }
+
+// Compared reports whether the logs of a directory have lost nothing unnoticed. A replica without a
+// directory has no records that count.
+func (s *BrokerState) Compared(dir ID) bool { return !slices.Contains(s.Uncompared, dir) }
 
 // Equal reports whether two states are the same.
 func (s *BrokerState) Equal(o *BrokerState) bool {
 	return s.Liveness == o.Liveness && s.Incarnation == o.Incarnation && slices.Equal(s.Unable, o.Unable) &&
-		slices.Equal(s.Damaged, o.Damaged)
+		slices.Equal(s.Damaged, o.Damaged) && slices.Equal(s.Uncompared, o.Uncompared)
 }
 
 // UnableDir is a log directory that cannot take records.

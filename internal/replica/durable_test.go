@@ -33,7 +33,7 @@ func weakRole(p *Partition, epoch int32, isr ...int32) *Role {
 // subscribed begins a follower's subscription at an end that is only written.
 func subscribed(t *testing.T, p *Partition, follower int32, end int64) progress.Handle {
 	t.Helper()
-	h, err := p.Subscribe(p.LeaderEpoch(), progress.Subscription{
+	h, _, err := p.Subscribe(p.LeaderEpoch(), progress.Subscription{
 		Broker: follower, BrokerEpoch: 1, Dir: p.log.Dir().ID(), Serial: serials.Add(1), Written: end, WriteThrough: true,
 	})
 	must(t, err)

@@ -18,6 +18,7 @@ func (p *Partition) Follow(epoch int32) error {
 		return fmt.Errorf("follow the leader of %s: %w", p, err)
 	}
 	p.follow.Follow()
+	p.comparison.to.Store(0)
 	p.lostLeader.Store(0)
 	return nil
 }

@@ -124,7 +124,7 @@ func acknowledge(p *Partition, follower, epoch int32, end int64) progress.Handle
 	if !p.Asks(epoch, s) {
 		s.LogStart = p.log.DurableStart()
 	}
-	h, _ := p.Subscribe(epoch, s)
+	h, _, _ := p.Subscribe(epoch, s)
 	return h
 }
 
@@ -275,7 +275,7 @@ func (c *cluster) record(broker int32, tp metadata.TopicPartition, dir [16]byte)
 // acknowledge subscribes a follower, as the image shows it, whose log in a directory ends at end.
 func (c *cluster) acknowledge(p *Partition, follower, epoch int32, dir [16]byte, end int64) error {
 	b, _ := c.image.Broker(follower)
-	_, err := p.Subscribe(epoch, progress.Subscription{Broker: follower, BrokerEpoch: b.Epoch, Dir: dir, Written: end, Durable: end,
+	_, _, err := p.Subscribe(epoch, progress.Subscription{Broker: follower, BrokerEpoch: b.Epoch, Dir: dir, Written: end, Durable: end,
 		LogStart: p.log.DurableStart(), Serial: serials.Add(1)})
 	return err
 }

@@ -435,7 +435,7 @@ func TestDeletedRecordsStayDeletedWithTheNextLeader(t *testing.T) {
 		must(t, begin(t, p, AcksLeader, 1).wait(t))
 	}
 	s := progress.Subscription{Broker: 2, BrokerEpoch: 1, Dir: p.log.Dir().ID(), Written: 4, Durable: 4, Serial: serials.Add(1)}
-	h, err := p.Subscribe(1, s)
+	h, _, err := p.Subscribe(1, s)
 	must(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -459,7 +459,7 @@ func TestDeletedRecordsStayDeletedWithTheNextLeader(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	s.Serial = serials.Add(1)
-	_, err = p.Subscribe(1, s) // with its old start
+	_, _, err = p.Subscribe(1, s) // with its old start
 	must(t, err)
 	begun()
 	follow(p, 2, 2, pair, pair)

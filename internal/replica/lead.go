@@ -48,20 +48,21 @@ func (p *Partition) roleChanged() {
 // error matches ErrFencedEpoch, ErrUnknownEpoch or ErrNotLeader if this broker does not lead in
 // that epoch, and ErrNotReplica if the image does not show the follower's registration and
 // directory.
-func (p *Partition) Subscribe(epoch int32, s progress.Subscription) (progress.Handle, error) {
+func (p *Partition) Subscribe(epoch int32, s progress.Subscription) (h progress.Handle, whole int64, err error) {
 	p.mu.Lock()
 	if err := p.role.Load().check(epoch); err != nil {
 		p.mu.Unlock()
-		return progress.Handle{}, fmt.Errorf("subscribe to %s: %w", p, err)
+		return progress.Handle{}, 0, fmt.Errorf("subscribe to %s: %w", p, err)
 	}
 	h, effect, ok := p.lead.Subscribe(s, p.env.now())
+	whole = p.wholeLocked()
 	p.served = p.served || ok
 	p.wakeStarts()
 	p.complete(effect, p.log.AckEnd())
 	if !ok {
-		return h, fmt.Errorf("subscribe broker %d to %s: %w", s.Broker, p, ErrNotReplica)
+		return h, 0, fmt.Errorf("subscribe broker %d to %s: %w", s.Broker, p, ErrNotReplica)
 	}
-	return h, nil
+	return h, whole, nil
 }
 
 // Asks notes that a follower asks for a subscription in a leader epoch, and reports whether its

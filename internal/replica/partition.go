@@ -78,6 +78,8 @@ type Partition struct {
 	// found is the latest epoch of the log when this process began to use it, if the stop before
 	// that was not clean, or if the log has moved: no leader continues it. Otherwise it is -1.
 	found int32
+	// comparison belongs to this process's time with the log.
+	comparison comparison
 }
 
 func newPartition(l *storage.Log, env *environment) *Partition {

@@ -403,8 +403,8 @@ func (w *world) confirm() {
 	}
 	end := f.Log().AckEnd()
 	dir, _ := lead.img.Load().Placement(other.id, tp)
-	_, err := l.Subscribe(l.LeaderEpoch(), progress.Subscription{Broker: other.id, BrokerEpoch: other.brokerEpoch(), Dir: dir, Written: end,
-		Durable: end, LogStart: f.Log().DurableStart(), Serial: serials.Add(1)})
+	_, _, err := l.Subscribe(l.LeaderEpoch(), progress.Subscription{Broker: other.id, BrokerEpoch: other.brokerEpoch(), Dir: dir,
+		Written: end, Durable: end, LogStart: f.Log().DurableStart(), Serial: serials.Add(1)})
 	must.OK(t, err)
 }
 

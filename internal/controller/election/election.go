@@ -24,6 +24,9 @@ type View interface {
 	// Writes reports whether clients can write if the broker leads: that directory takes their
 	// records, because it neither hangs nor is low on space, and followers reach the broker.
 	Writes(broker int32) bool
+	// Compared reports whether the broker's replica has lost nothing unnoticed: since the last stop
+	// that was not clean, a leader has compared its log.
+	Compared(broker int32) bool
 }
 
 // Decider decides about one partition. Its methods return the next record and whether it differs
@@ -55,7 +58,8 @@ func (d Decider) knows(p *metadata.Partition, broker int32) bool {
 // Elect replaces the leader if it cannot lead, first with a member of the ISR, then with one of the
 // ELR (KIP-966), of each first with one that can write, in the order of the replicas. If there is
 // none, the partition has no leader. A leader that is draining leads on unless another member of
-// the ISR can, and one that cannot write unless a member of the ISR can write.
+// the ISR can, and one that cannot write unless a member of the ISR can write. A replica that is
+// not compared is elected only if no other one has all committed records; see Compare.
 func (d Decider) Elect(p metadata.Partition) (metadata.Partition, bool) {
 	next := p
 	d.elect(&next)
@@ -82,14 +86,17 @@ type Replica struct {
 // Leave removes the replicas that leave the ISR at a time. If it is below min.insync.replicas
 // without them, those that are whole stay eligible, all of them: nothing can have been committed
 // between the leaving of one and that of the next.
+//
+// They also stay eligible if one member remains: it may have stopped, too, and come back with less
+// than they have. If it runs, it ends that before it commits.
 func (d Decider) Leave(p metadata.Partition, all Leaving) (metadata.Partition, bool) {
 	next, rest := p, p.ISR
 	whole := all.Fenced
-	for _, b := range all.Fenced {
-		rest = without(rest, b)
-	}
 	for _, x := range all.Damaged {
 		rest = without(rest, x.Broker)
+	}
+	for _, b := range all.Fenced {
+		rest = without(rest, b)
 	}
 	for _, b := range all.Drained {
 		if p.Leader != b && len(rest) > 1 && d.knows(&p, b) {
@@ -180,7 +187,8 @@ func (d Decider) Resign(p metadata.Partition, broker, epoch int32) (metadata.Par
 // Prefer makes the first replica the leader if it can lead and write, and another one leads.
 func (d Decider) Prefer(p metadata.Partition) (metadata.Partition, bool) {
 	first := p.Replicas[0]
-	if p.Leader == None || p.Leader == first || !slices.Contains(p.ISR, first) || !d.able(first) || !d.View.Writes(first) {
+	if p.Leader == None || p.Leader == first || !slices.Contains(p.ISR, first) || !d.able(first) || !d.View.Writes(first) ||
+		!d.compared(&p, first) {
 		return p, false
 	}
 	next := p
@@ -194,7 +202,9 @@ type LogState struct {
 	// LastEpoch is the epoch of the last record, which may be deleted, -1 if there was none, or a
 	// later one in which the replica led, see progress.Leader.Note. End is the log end.
 	LastEpoch int32
-	End       int64
+	// RecordEpoch is the epoch of the last record alone.
+	RecordEpoch int32
+	End         int64
 	// Damaged: some of its records cannot be read.
 	Damaged bool
 }
@@ -209,13 +219,75 @@ func (r *LogState) longer(than *LogState) bool {
 	return r.End > than.End || r.End == than.End && than.Damaged && !r.Damaged
 }
 
+// Uncompared reports whether a partition without a leader waits for Compare.
+func (d Decider) Uncompared(p *metadata.Partition) bool { return len(d.comparable(p)) > 0 }
+
+// comparable returns the members of ISR and ELR that can lead, if one of them is not compared and
+// none can be elected without a comparison. As long as the ISR may return, one of its members has
+// to be there: see ISRLost.
+func (d Decider) comparable(p *metadata.Partition) []int32 {
+	if p.Leader != None || d.candidate(p, None) != None {
+		return nil
+	}
+	able := slices.DeleteFunc(union(p, p.ISR, p.ELR), func(b int32) bool { return !d.able(b) })
+	from := able
+	if len(p.ISR) > 0 && !d.ISRLost {
+		from = common(able, p.ISR)
+	}
+	if !slices.ContainsFunc(from, func(b int32) bool { return !d.compared(p, b) }) {
+		return nil
+	}
+	return able
+}
+
+// Compare elects one of the members of ISR and ELR that can lead although none of them is compared.
+// Each of them had every committed record, so what one has lost unnoticed, another one has: the one
+// whose records go furthest leads. The epochs in which they led do not count: a log may have led
+// last and have lost what it had before. One report alone says nothing, so it suffices only if
+// there is no other member, or if waited states that the others had their time to return.
+func (d Decider) Compare(p metadata.Partition, reports []LogState, waited bool) (metadata.Partition, bool) {
+	var best *LogState
+	known := 0
+	for _, b := range d.comparable(&p) {
+		i := slices.IndexFunc(reports, func(r LogState) bool { return r.Broker == b })
+		if i < 0 {
+			continue
+		}
+		known++
+		if r := &reports[i]; best == nil || r.further(best) || d.Broken.Has(CompareLed) && r.longer(best) {
+			best = r
+		}
+	}
+	if best == nil || known == 1 && !waited && !d.Broken.Has(CompareAlone) {
+		return p, false
+	}
+	if !slices.Contains(p.ISR, best.Broker) && !d.know(&p, p.ISR) {
+		return p, false // what leaves the ISR for it may still believe that it leads
+	}
+	next := p
+	d.lead(&next, best.Broker)
+	return finish(p, next)
+}
+
+// further reports whether the records of a log go further than those of another one.
+func (r *LogState) further(than *LogState) bool {
+	if r.RecordEpoch != than.RecordEpoch {
+		return r.RecordEpoch > than.RecordEpoch
+	}
+	return r.End > than.End
+}
+
 // Unclean elects the active replica with the most records, by last epoch and end, although it may
 // lack acknowledged ones. It does nothing as long as the partition has a leader or Elect finds one.
-// The caller must log the result as a loss of data.
+// Of members of ISR and ELR, one leads that Compare finds: nothing is lost by that. The caller must
+// log another result as a loss of data.
 func (d Decider) Unclean(p metadata.Partition, reports []LogState) (metadata.Partition, bool) {
 	next := p
 	if d.elect(&next); next.Leader != None {
 		return finish(p, next)
+	}
+	if found, ok := d.Compare(p, reports, true); ok {
+		return found, true
 	}
 	var best *LogState
 	for _, b := range p.Replicas {
@@ -287,12 +359,12 @@ func (d Decider) candidate(p *metadata.Partition, except int32) int32 {
 
 func (d Decider) fromISR(p *metadata.Partition, except int32) int32 { return d.first(p, p.ISR, except) }
 
-// first returns the first replica, in their order, that is in set and can lead and write; if none
-// can write, the first one that can lead.
+// first returns the first replica, in their order, that is in set, is compared, and can lead and
+// write; if none can write, the first one that can lead.
 func (d Decider) first(p *metadata.Partition, set []int32, except int32) int32 {
 	found := None
 	for _, b := range p.Replicas {
-		if b == except || !slices.Contains(set, b) || !d.able(b) {
+		if b == except || !slices.Contains(set, b) || !d.able(b) || !d.compared(p, b) {
 			continue
 		}
 		if d.View.Writes(b) {
@@ -303,6 +375,13 @@ func (d Decider) first(p *metadata.Partition, set []int32, except int32) int32 {
 		}
 	}
 	return found
+}
+
+// compared reports whether a replica may lead without a comparison: a leader has compared its log,
+// it leads, or no other replica has all committed records.
+func (d Decider) compared(p *metadata.Partition, broker int32) bool {
+	return d.View.Compared(broker) || p.Leader == broker || len(without(union(p, p.ISR, p.ELR), broker)) == 0 ||
+		d.Broken.Has(LeadUncompared)
 }
 
 func (d Decider) able(broker int32) bool { return d.View.Active(broker) && d.View.Online(broker) }
@@ -331,7 +410,7 @@ func (d Decider) lead(p *metadata.Partition, to int32) {
 }
 
 // leave removes a broker from the ISR; it is eligible if the ISR is too small without all that
-// leave it in this decision.
+// leave it in this decision, or has one member.
 func (d Decider) leave(p *metadata.Partition, broker int32, rest int) {
 	if !slices.Contains(p.ISR, broker) {
 		return
@@ -340,7 +419,8 @@ func (d Decider) leave(p *metadata.Partition, broker int32, rest int) {
 	if d.Broken.Has(LeaveOneByOne) {
 		rest = len(p.ISR)
 	}
-	if rest < d.needed(p) && !d.Broken.Has(FenceWithoutELR) {
+	small := rest < d.needed(p) || rest == 1 && !d.Broken.Has(LeaveOne)
+	if small && !d.Broken.Has(FenceWithoutELR) {
 		p.ELR = union(p, p.ELR, []int32{broker})
 	}
 }

@@ -9,14 +9,16 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// brokers is a View: the active brokers, those that drain, those whose replica is offline, and
-// those whose log directory takes no records.
-type brokers struct{ active, draining, offline, full []int32 }
+// brokers is a View: the active brokers, those that drain, those whose replica is offline, those
+// whose log directory takes no records, and those whose replica is not compared.
+type brokers struct{ active, draining, offline, full, uncompared []int32 }
 
 func (b brokers) Active(id int32) bool  { return slices.Contains(b.active, id) }
 func (b brokers) Running(id int32) bool { return b.Active(id) || slices.Contains(b.draining, id) }
 func (b brokers) Online(id int32) bool  { return !slices.Contains(b.offline, id) }
 func (b brokers) Writes(id int32) bool  { return b.Online(id) && !slices.Contains(b.full, id) }
+
+func (b brokers) Compared(id int32) bool { return !slices.Contains(b.uncompared, id) }
 
 // informed is Decider.Knows if every broker has applied everything, except(b) if b has not.
 func informed(int32, int64) bool { return true }
@@ -37,6 +39,7 @@ func TestDecisions(t *testing.T) {
 	without1 := brokers{active: ids(2, 3)}
 	draining1 := brokers{active: ids(2, 3), draining: ids(1)}
 	offline2 := brokers{active: ids(1, 2, 3), offline: ids(2)}
+	unsure1, unsure23 := brokers{active: ids(1, 2, 3), uncompared: ids(1)}, brokers{active: ids(2, 3), uncompared: ids(2, 3)}
 	full1, full12 := brokers{active: ids(1, 2, 3), full: ids(1)}, brokers{active: ids(1, 2, 3), full: ids(1, 2)}
 	type decision func(d Decider, p metadata.Partition) (metadata.Partition, bool)
 	elect := Decider.Elect
@@ -110,6 +113,13 @@ func TestDecisions(t *testing.T) {
 			1, 6, ids(1, 2), nil},
 		{"a leader resigns, and it cannot write either", resign(5), full12, false, record(1, ids(1, 2), nil), 2, 6, ids(1, 2), nil},
 		{"the preferred replica cannot write", Decider.Prefer, full1, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},
+		{"one that is compared leads before others", elect, unsure1, false, record(None, ids(1, 2), nil), 2, 6, ids(1, 2), nil},
+		{"none in sync is compared", elect, unsure23, false, record(None, ids(2, 3), nil), None, 5, ids(2, 3), nil},
+		{"what leads needs no comparison", elect, unsure23, false, record(3, ids(2, 3), nil), 3, 5, ids(2, 3), nil},
+		{"nor does what is alone", elect, unsure23, false, record(None, ids(2), nil), 2, 6, ids(2), nil},
+		{"the ELR is not compared either", elect, unsure23, true, record(None, ids(2), ids(3)), None, 5, ids(2), ids(3)},
+		{"what is not compared waits for what leaves", fence1, unsure23, false, record(1, ids(1, 2), nil), None, 6, ids(2), ids(1)},
+		{"the preferred replica is not compared", Decider.Prefer, unsure1, false, record(2, ids(1, 2), nil), 2, 5, ids(1, 2), nil},
 		{"the preferred replica is not in sync", Decider.Prefer, all, false, record(2, ids(2), nil), 2, 5, ids(2), nil},
 	} {
 		got, changed := c.decide(Decider{View: c.view, MinISR: 2, ISRLost: c.lost}, c.p)
@@ -217,10 +227,10 @@ func TestUncleanElectsTheLongestLog(t *testing.T) {
 }
 
 func TestReassignmentDoesNotRaiseTheMinimum(t *testing.T) {
-	p := record(1, ids(1, 2), nil)
-	p.Adding = ids(2, 3)
+	p := record(1, ids(1, 2, 3), nil)
+	p.Adding = ids(3)
 	if got, _ := (Decider{View: brokers{active: ids(2, 3)}, MinISR: 3}).Leave(p, Leaving{Fenced: ids(1)}); len(got.ELR) > 0 {
-		t.Errorf("elr %v of one replica that stays", got.ELR)
+		t.Errorf("elr %v of two replicas that stay", got.ELR)
 	}
 }
 

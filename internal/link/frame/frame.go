@@ -12,14 +12,17 @@ const HeaderSize = 12
 
 // The versions of frames that this broker speaks. The two ends of a connection agree on the highest
 // that both speak. Version 2 has PR, with the state of producers as producers.State.Append encodes
-// it.
+// it. Version 3 has the decision Whole.
 const (
 	MinVersion uint8 = 1
-	MaxVersion uint8 = 2
+	MaxVersion uint8 = 3
 )
 
 // HasProducers is the lowest version with PR.
 const HasProducers uint8 = 2
+
+// HasWhole is the lowest version with Whole.
+const HasWhole uint8 = 3
 
 // MaxData is the most bytes of batches that a DA frame may carry: the largest batch that a client
 // can send. Senders keep to MaxDataChunk unless one batch is larger.

@@ -103,6 +103,9 @@ const (
 	NotHere
 	// Busy: the leader can't serve the partition now.
 	Busy
+	// Whole follows Accepted: a log that agrees with the leader's up to Offset has every record
+	// that was committed before, in Epoch or an earlier one.
+	Whole
 )
 
 // Verdict is an entry of VD.
@@ -129,7 +132,7 @@ func ParseVerdict(p []byte) (Verdict, error) {
 		return Verdict{}, short("VD", p)
 	}
 	v := Verdict{Slot: binary.BigEndian.Uint32(p), Decision: Decision(p[4]), Epoch: get32(p[8:]), Offset: get64(p[12:])}
-	if v.Decision < Accepted || v.Decision > Busy || p[5]|p[6]|p[7] != 0 || v.Epoch < -1 || v.Offset < 0 {
+	if v.Decision < Accepted || v.Decision > Whole || p[5]|p[6]|p[7] != 0 || v.Epoch < -1 || v.Offset < 0 {
 		return v, fmt.Errorf("%w: verdict %+v", ErrMalformed, v)
 	}
 	return v, nil

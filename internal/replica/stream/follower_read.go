@@ -328,7 +328,8 @@ func (f *follower) answered(v frame.Verdict) {
 	}
 	t := x.part
 	t.mu.Lock()
-	valid := x.slot == v.Slot && (x.state == asked || x.state == live && v.Decision == frame.Reset)
+	later := v.Decision == frame.Reset || v.Decision == frame.Whole
+	valid := x.slot == v.Slot && (x.state == asked || x.state == live && later)
 	next := x.next
 	t.mu.Unlock()
 	switch {
@@ -348,6 +349,8 @@ func (f *follower) answered(v frame.Verdict) {
 		}
 		t.mu.Unlock()
 		x.wake()
+	case v.Decision == frame.Whole:
+		t.p.CompareTo(x.epoch, v.Offset)
 	case v.Decision == frame.Diverged:
 		end := v.Offset
 		if v.Epoch >= 0 {

@@ -377,7 +377,7 @@ func (o *outgoing) subscription(x *frame.Subscription) progress.Subscription {
 
 // begin begins the stream of a subscription.
 func (o *outgoing) begin(t *part, x *frame.Subscription, epoch int32) frame.Verdict {
-	h, err := t.p.Subscribe(epoch, o.subscription(x))
+	h, whole, err := t.p.Subscribe(epoch, o.subscription(x))
 	if err != nil {
 		o.mu.Lock()
 		o.stale(t)
@@ -396,6 +396,9 @@ func (o *outgoing) begin(t *part, x *frame.Subscription, epoch int32) frame.Verd
 	o.subs[x.Slot], o.byPart[t] = b, b
 	v := frame.Verdict{Slot: x.Slot, Decision: frame.Accepted, Epoch: epoch, Offset: x.LogEnd}
 	o.verdicts = append(o.verdicts, v)
+	if o.conn.Version() >= frame.HasWhole {
+		o.verdicts = append(o.verdicts, frame.Verdict{Slot: x.Slot, Decision: frame.Whole, Epoch: epoch, Offset: whole})
+	}
 	o.mu.Unlock()
 	o.cutting(0, t, epoch, -1)
 	if old != nil {

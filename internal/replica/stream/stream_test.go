@@ -44,6 +44,11 @@ func TestFollowersCopyALeadersLog(t *testing.T) {
 			must(t, d.wait(t))
 		}
 		w.converge(1, 2, 3)
+		for i := range int32(300) {
+			if !w.nodes[2].partition(i).Compared() {
+				t.Fatalf("the leader has not told the follower of partition %d what is committed", i)
+			}
+		}
 		for id, want := range map[int32]view.Streams{1: {SentFrames: 1}, 2: {ReceivedFrames: 1, Connections: 1}} {
 			n := w.nodes[id].streams.Stats()
 			if (n.SentFrames > 0) != (want.SentFrames > 0) || (n.SentBytes > 600*100*2) != (want.SentFrames > 0) ||

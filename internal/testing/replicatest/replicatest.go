@@ -31,7 +31,7 @@ func Acknowledge(t testing.TB, p *replica.Partition, follower int32, end int64) 
 	t.Helper()
 	s := progress.Subscription{Broker: follower, BrokerEpoch: 1, Dir: p.Log().Dir().ID(), Written: end, Durable: end}
 	s.LogStart, s.Serial = math.MaxInt64, serials.Add(1)
-	if _, err := p.Subscribe(p.LeaderEpoch(), s); err != nil {
+	if _, _, err := p.Subscribe(p.LeaderEpoch(), s); err != nil {
 		t.Fatal(err)
 	}
 }

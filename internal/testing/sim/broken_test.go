@@ -51,6 +51,11 @@ var without = []struct {
 	{"FenceWithoutELR", removed{election: election.FenceWithoutELR}, false, 0},
 	{"LeaveOneByOne", removed{election: election.LeaveOneByOne}, false, 46},
 
+	{"LeadUncompared", removed{election: election.LeadUncompared}, false, 0},
+	{"LeaveOne", removed{election: election.LeaveOne}, false, 0},
+	{"CompareAlone", removed{election: election.CompareAlone}, false, 0},
+	{"CompareLed", removed{election: election.CompareLed}, false, 0},
+
 	{"CompleteEarly", removed{election: election.CompleteEarly}, false, 21},
 	{"DropInSync", removed{election: election.DropInSync}, false, 1881},
 	{"KeepEpoch", removed{election: election.KeepEpoch}, false, 25},

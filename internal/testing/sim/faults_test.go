@@ -18,9 +18,10 @@ const (
 	wipe                      // the machine and its disk
 	unmount                   // as kill, and the next start finds an empty disk or an earlier one
 	rollback                  // as kill, and an older copy of the disk is put back
+	shorten                   // as kill, and the disk loses synced records at the end of the log
 )
 
-var crashNames = [...]string{"killed", "without power", "wiped", "without its disk", "put back"}
+var crashNames = [...]string{"killed", "without power", "wiped", "without its disk", "put back", "shortened"}
 
 // disk is a log directory that is not mounted.
 type disk struct {
@@ -35,24 +36,40 @@ type disk struct {
 	flaw       bool
 	hole       int64
 	relied     int64
+	short      bool
 }
 
 // whole reports whether a node has everything that it acknowledged.
 func (w *world) whole(x *node) bool {
 	b := &w.store().brokers[x.id]
-	return !x.lossy && !x.flaw && (b.placement == dir{} || b.placement == x.dir)
+	return !x.lossy && !x.flaw && !x.short && (b.placement == dir{} || b.placement == x.dir)
 }
 
 // expendable reports whether the records of a node may be destroyed: another member of ISR or ELR
-// has them. No protocol survives the destruction of every copy.
+// has them, also if a proposal is accepted that is on its way, and none has lost records unnoticed.
+// No protocol survives the destruction of every copy.
 func (w *world) expendable(x *node) bool {
 	p := &w.store().part
+	if w.short() {
+		return false
+	}
 	for _, y := range w.nodes {
-		if y != x && (slices.Contains(p.ISR, y.id) || slices.Contains(p.ELR, y.id)) && w.whole(y) {
+		leaves := func(t write) bool {
+			q := &t.proposal
+			return q.ID != 0 && q.Revision == p.Revision && !slices.Contains(q.ISR, y.id) && !slices.Contains(q.ELR, y.id)
+		}
+		if y != x && member(p, y.id) && w.whole(y) && !slices.ContainsFunc(w.writes, leaves) {
 			return true
 		}
 	}
 	return false
+}
+
+// unplaced reports whether an unclean election may have chosen a replica whose directory is not
+// recorded yet: its records count, and the metadata do not notice another directory.
+func (w *world) unplaced(x *node) bool {
+	s := w.store()
+	return s.part.Unclean > 0 && member(&s.part, x.id) && s.brokers[x.id].placement == (dir{})
 }
 
 // crash stops a node.
@@ -60,7 +77,8 @@ func (w *world) crash(x *node, how crashKind) {
 	if !x.up {
 		return
 	}
-	if (how == wipe || how == unmount || how == rollback || how == power && x.through) && !w.expendable(x) {
+	loses := how != kill && (how != power || x.through)
+	if loses && (!w.expendable(x) || w.unplaced(x)) || how == shorten && !w.mayShorten(x) {
 		how = kill
 	}
 	keep := x.written
@@ -71,8 +89,15 @@ func (w *world) crash(x *node, how crashKind) {
 	case wipe:
 		keep, x.startSynced, x.base, x.led = 0, 0, 0, 0
 		x.dir, x.lossy, x.flaw, x.hole, x.relied, x.savedHigh, x.savedEpoch = w.newDir(), false, false, 0, 0, 0, 0
+		x.short = false
 	case unmount:
 		keep = w.mountOther(x)
+	case shorten:
+		end := w.counted(x)
+		low := min(max(x.startSynced, w.oracle.asked), end) // see shortBelow
+		keep = low + w.r.Int64N(end-low+1)
+		x.short = x.short || keep < end
+		x.shortened = x.short
 	case rollback:
 		x.startSynced = x.base + w.r.Int64N(x.startSynced-x.base+1)
 		keep = x.startSynced + w.r.Int64N(x.written-x.startSynced+1)
@@ -102,12 +127,12 @@ func (w *world) crash(x *node, how crashKind) {
 func (w *world) mountOther(x *node) int64 {
 	old := x.spare
 	x.spare = disk{dir: x.dir, log: slices.Clone(x.log[:x.written]), savedHigh: x.savedHigh, savedEpoch: x.savedEpoch, lossy: x.lossy,
-		led: x.led, flaw: x.flaw, hole: x.hole, relied: x.relied, start: x.startSynced, base: x.base}
+		led: x.led, short: x.short, flaw: x.flaw, hole: x.hole, relied: x.relied, start: x.startSynced, base: x.base}
 	if old.dir == (dir{}) {
 		old.dir = w.newDir()
 	}
 	x.dir, x.log, x.savedHigh, x.savedEpoch, x.lossy, x.led = old.dir, old.log, old.savedHigh, old.savedEpoch, old.lossy, old.led
-	x.flaw, x.hole, x.relied, x.startSynced, x.base = old.flaw, old.hole, old.relied, old.start, old.base
+	x.flaw, x.hole, x.relied, x.startSynced, x.base, x.short = old.flaw, old.hole, old.relied, old.start, old.base, old.short
 	return x.end()
 }
 
@@ -121,7 +146,7 @@ func (w *world) start(x *node) {
 	}
 	x.up, x.step, x.brokerEpoch = true, unregistered, 0
 	x.life++
-	x.void = 0
+	x.void, x.entered, x.compareTo, x.compared, x.shortened = 0, false, 0, false, x.short
 	x.fence, x.held, x.epoch, x.image = 0, 0, 0, 0
 	x.cache = epochs.Cache{}
 	for at, e := range x.log[x.base:] {

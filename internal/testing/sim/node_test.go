@@ -36,6 +36,7 @@ type node struct {
 	through          bool  // the log acknowledges written records, and its checkpoint says so
 	lossy            bool  // the log may lack what it acknowledged, which the next start notices
 	led              int32 // the leader epoch that the log notes to have led in, 0 for none
+	short            bool  // the disk has lost synced records, which no start notices
 
 	// The process.
 	life        int   // number of starts
@@ -61,6 +62,11 @@ type node struct {
 	void        int32 // the leader epoch in which the process was ready to replace its damaged log
 	offline     bool  // a truncation was refused in this epoch
 	leaving     bool  // the log is to be deleted, because the record does not name the replica
+	entered     bool  // the process was registered
+	shortened   bool  // it began with a disk that is short
+	epochStart  int64 // as a leader
+	compareTo   int64 // the end of what was committed when it subscribed, plus 1; 0 if it is unknown
+	compared    bool  // the log has lost nothing unnoticed
 }
 
 // The steps of a registration.
@@ -253,7 +259,11 @@ func (w *world) lead(x *node, s *state) {
 		Noted: x.end() == 0 || x.led >= epoch, High: high, End: w.counted(x), LogStart: x.startSynced, Limits: limits,
 	}
 	clear(x.slots)
-	x.view = view(s)
+	x.view, x.epochStart, x.compared = view(s), x.end(), true
+	if x.short {
+		w.oracle.compared(w, x)
+		x.short = false
+	}
 	x.leader = progress.Lead(cfg, x.view, w.now)
 	if x.hole == discarded {
 		x.flaw, x.hole = false, 0 // no other replica has what it lacks
@@ -361,6 +371,9 @@ func (w *world) number(x *node) {
 			w.await(x, wait{int64(at), a.value}, a.all)
 			return
 		}
+	}
+	if w.oracle.gone[a.value] { // compaction keeps what it needs to know a batch again
+		return
 	}
 	w.append(x, entry{epoch: a.epoch, value: a.value})
 	w.await(x, wait{x.end() - 1, a.value}, a.all)

@@ -23,7 +23,7 @@ func (w *world) deleteRecords(x *node) {
 		return
 	}
 	to := x.start + 1 + int64(w.r.IntN(int(x.leader.High()-x.start)))
-	if to > x.durable {
+	if to > x.durable || w.shortBelow(to) {
 		return
 	}
 	w.oracle.ask(x, to)
@@ -125,7 +125,7 @@ func (w *world) reset(x *node, to int64) {
 	w.oracle.destroyed(x)
 	x.written, x.durable, x.savedHigh = to, to, min(x.savedHigh, to)
 	x.start, x.startSynced, x.base = to, to, to
-	x.moves, x.cache = nil, epochs.Cache{}
+	x.moves, x.cache, x.short = nil, epochs.Cache{}, false
 	x.follower.LogStart(to, x.epoch)
 }
 
@@ -164,6 +164,7 @@ func (w *world) compact(x *node) {
 		w.stats["compacted records"]++
 		x.relied = max(x.relied, newer+1)
 		w.oracle.compact(at, kept{newer, x.log[newer].value})
+		w.oracle.gone[value] = true
 		x.log[at].value, x.log[at].gone = 0, true
 	}
 }

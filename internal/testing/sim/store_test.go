@@ -83,7 +83,9 @@ func (w *world) apply(k int) {
 		s.part.PartitionEpoch++
 		s.part.Revision = s.version
 	})
-	w.oracle.recorded(w, &s.part, func(b int32) bool { return t.proposal.Reason == progress.Damaged && w.nodes[b].lossy })
+	w.oracle.recorded(w, &s.part, func(b int32) bool {
+		return t.proposal.Reason == progress.Damaged && (w.nodes[b].lossy || w.nodes[b].shortened)
+	})
 	w.stats["isr changes"]++
 	w.logf("%s: accepted from %s", w.store(), name(t.from))
 }
@@ -144,6 +146,12 @@ func (s *state) Online(broker int32) bool {
 
 // Writes implements election.View.
 func (s *state) Writes(broker int32) bool { return s.Online(broker) && !s.brokers[broker].low }
+
+// Compared implements election.View.
+func (s *state) Compared(broker int32) bool {
+	b := &s.brokers[broker]
+	return b.placement == dir{} || !b.uncompared
+}
 
 // decide lets the controller change the partition's record.
 func (w *world) decide(what string, f func(election.Decider, metadata.Partition) (metadata.Partition, bool)) {
@@ -299,6 +307,8 @@ func (w *world) enter(x *node) {
 	w.commit(func(s *state) {
 		b := &s.brokers[x.id]
 		b.epoch, b.dir, b.damaged = s.version, x.dir, x.flaw
+		b.uncompared = b.uncompared || !x.entered
+		x.entered = true
 		x.brokerEpoch = s.version
 		if !w.cfg.removed.has(noMark) {
 			b.liveness, b.livenessRev = metadata.Fenced, s.version
@@ -341,15 +351,10 @@ func (w *world) restore(x *node) {
 
 // electUnclean lets an operator, or the topic's configuration, accept a loss.
 func (w *world) electUnclean() {
-	if w.store().part.Leader != election.None {
+	if w.store().part.Leader != election.None || w.short() {
 		return
 	}
-	var reports []election.LogState
-	for _, x := range w.nodes {
-		if x.runs() && x.step == registered && !x.leaving && !x.flaw {
-			reports = append(reports, election.LogState{Broker: x.id, LastEpoch: x.reported(), End: x.end()})
-		}
-	}
+	reports := w.reports()
 	before, part := w.store().part.Unclean, false
 	for _, r := range reports {
 		part = part || r.Broker == w.oracle.keeper && w.store().Active(r.Broker) && w.store().Online(r.Broker)

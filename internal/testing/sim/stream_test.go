@@ -191,7 +191,7 @@ func (w *world) answerSubscribe(x *node, from int32, f frame) {
 			out.verdict = progress.LeaderBehind
 		} else {
 			x.slots[from] = slot{handle: h, tag: f.tag, cursor: end, ok: true}
-			out.handle, out.high = h, x.leader.High()
+			out.handle, out.high, out.start = h, x.leader.High(), max(x.epochStart, x.leader.High())
 			w.complete(x)
 		}
 	}
@@ -206,7 +206,7 @@ func (w *world) takeVerdict(x *node, from int32, f frame) {
 	case progress.Reset:
 		w.reset(x, f.end)
 	case progress.Accepted:
-		x.sub.ok, x.sub.handle = true, f.handle
+		x.sub.ok, x.sub.handle, x.compareTo = true, f.handle, f.start+1
 		x.follower.LeaderHigh(f.high, x.epoch, w.counted(x))
 	case progress.Diverged:
 		x.sub = subscription{}

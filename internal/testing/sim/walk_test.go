@@ -94,6 +94,7 @@ func (w *world) step() {
 		w.rare(k, x, y)
 	}
 	w.starts(x)
+	w.compare(x)
 	w.oracle.check(w)
 }
 
@@ -118,7 +119,7 @@ func (w *world) rare(k int, x, y *node) {
 	switch k {
 	case 34:
 		if w.chance(4) {
-			w.crash(x, []crashKind{kill, kill, power, power, wipe, unmount, rollback}[w.r.IntN(7)])
+			w.crash(x, []crashKind{kill, kill, power, power, wipe, unmount, rollback, shorten}[w.r.IntN(8)])
 		}
 	case 35:
 		w.start(x)
@@ -132,6 +133,7 @@ func (w *world) rare(k int, x, y *node) {
 		w.register(x)
 	case 39:
 		w.report(x)
+		w.reportCompared(x)
 		w.replace(x)
 		w.activate(x)
 		w.place(x)
@@ -165,6 +167,7 @@ func (w *world) rare(k int, x, y *node) {
 			w.setLow(x.id, !w.store().brokers[x.id].low)
 		}
 		w.elect()
+		w.compareLogs()
 		w.endReassignment(8)
 		w.forget(x)
 		w.adopt(x)
@@ -329,12 +332,15 @@ func (w *world) healStep(x, y *node) {
 		w.activate(x)
 	}
 	w.report(x)
+	w.compare(x)
+	w.reportCompared(x)
 	w.replace(x)
 	w.place(x)
 	w.resign(x)
 	w.raise(x)
 	w.restore(x)
 	w.elect()
+	w.compareLogs()
 	w.endReassignment(0)
 	w.forget(x)
 	w.propose(x)

@@ -42,6 +42,7 @@ type broker struct {
 	placement   dir   // of its replica of the partition
 	damaged     bool  // its log is damaged
 	low         bool  // its log directory is low on space
+	uncompared  bool  // its log directory was not closed, and no leader has compared the log since
 }
 
 // world is the state of a walk.
