@@ -64,8 +64,8 @@ func TestALeaderNamesWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// A directory stays uncompared as long as one of its logs is: a log that is a member of the ISR with
-// others. It is not shown if the metadata do not name it.
+// A directory stays uncompared as long as one of its logs is: a log that is a member of the ISR
+// with others. It is not shown if the metadata do not name it.
 func TestDirectoriesThatAreNotCompared(t *testing.T) {
 	c := newCluster()
 	l := start(t, vfs.Memory(), c)

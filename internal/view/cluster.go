@@ -142,6 +142,9 @@ const (
 	// records. Brokers are those whose replica cannot take part: they are not active, or report a
 	// fault of the log or its directory.
 	Recovered Waiting = "recovered"
+	// Comparison: the replicas that are there came back after stops that were not clean, and wait a
+	// while for another one to compare their logs with. Brokers have the others.
+	Comparison Waiting = "comparison"
 	// Elected: a broker could lead them, and the controller is about to elect it.
 	Elected Waiting = "election"
 )

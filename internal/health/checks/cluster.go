@@ -163,7 +163,8 @@ func checkLeaderless(f *Facts, n *notes) {
 		return
 	}
 	for _, l := range c.Leaderless {
-		if l.Why == view.Elected && l.For < noLeaderAfter || f.away(&l) {
+		brief := l.Why == view.Elected || l.Why == view.Comparison
+		if brief && l.For < noLeaderAfter || f.away(&l) {
 			continue
 		}
 		on := brokersText(l.Brokers)
@@ -193,6 +194,10 @@ func checkLeaderless(f *Facts, n *notes) {
 		case view.Recovered:
 			problem, remedy := recovered(&l)
 			x.Problem, x.Remedy = x.Problem+problem, remedy
+		case view.Comparison:
+			x.Problem += "the replica that is there came back after an unclean stop, and the controller waits up to 10 s for " + on +
+				" to compare the logs"
+			x.Remedy = "wait, or start " + on + " (" + clusterPage + ")"
 		case view.Elected:
 			x.Problem += "the controller is electing leaders"
 			x.Remedy = "wait; if this stays, the log of " + leaderText(c) + " names the reason (" + clusterPage + ")"

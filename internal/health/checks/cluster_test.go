@@ -358,6 +358,8 @@ func TestPartitionsWithoutALeader(t *testing.T) {
 		{"recovered, and one is away", group(view.Recovered, 3), []string{"their replicas on broker 3 cannot take part"}},
 		{"lossy", group(view.Lossy, 3), []string{them + "their last replica in sync lost records in a power failure"}},
 		{"an election of a few seconds", soon, nil},
+		{"comparison", group(view.Comparison, 3), []string{them + "the replica that is there came back after an unclean stop, and " +
+			"the controller waits up to 10 s for broker 3"}},
 		{"election", group(view.Elected, 3), []string{them + "the controller is electing leaders"}},
 	})
 }

@@ -20,7 +20,7 @@ func (w *world) mayShorten(x *node) bool {
 	return !w.cfg.unclean && !w.cfg.restores && member(p, x.id) && !slices.ContainsFunc(w.nodes, lost)
 }
 
-// short reports whether a member has lost synced records, and nobody knows that.
+// short reports whether a member has lost synced records, and no broker knows that.
 func (w *world) short() bool {
 	return slices.ContainsFunc(w.nodes, func(x *node) bool { return x.short && member(&w.store().part, x.id) })
 }
