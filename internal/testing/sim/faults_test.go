@@ -93,7 +93,7 @@ func (w *world) crash(x *node, how crashKind) {
 	case unmount:
 		keep = w.mountOther(x)
 	case shorten:
-		end := w.counted(x)
+		end := x.written
 		low := min(max(x.startSynced, w.oracle.asked), end) // see shortBelow
 		keep = low + w.r.Int64N(end-low+1)
 		x.short = x.short || keep < end
