@@ -11,6 +11,7 @@
 //	follower                            leader
 //	SB position ──────────────────────▶ compares the two logs (progress.Answer)
 //	◀─────────────────────────────── VD the stream begins | truncate and ask again | start again at
+//	◀─────────────────────────────── VD after the first of these: where what was committed before ends
 //	◀─────────────────────────────── PR before the last of these: the producers below
 //	◀─────────────────────────────── DA batches, high watermark, log start
 //	AK written and durable end ───────▶ progress: high watermark, ISR
