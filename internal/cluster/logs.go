@@ -92,7 +92,7 @@ func (b *Logs) state() membership.BrokerState {
 	if replicas := b.Replicas(); replicas != nil {
 		out.Applied = b.Image().Version()
 		out.Unable = replicas.Unable()
-		out.Uncompared = replicas.Uncompared(b.Image())
+		out.Uncompared, out.UncomparedLogs = replicas.Uncompared(b.Image(), controller.MaxReportedUncompared)
 	}
 	out.AddDamage(b.damaged())
 	return out

@@ -27,7 +27,8 @@ type view struct {
 	tp metadata.TopicPartition
 }
 
-// replaceable reports whether another member of the ISR than the leader could lead.
+// replaceable reports whether another member of the ISR than the leader could lead, perhaps when
+// its log is compared: that takes a second while it follows.
 func (v view) replaceable(p *metadata.Partition) bool {
 	return slices.ContainsFunc(p.ISR, func(b int32) bool { return b != p.Leader && v.Active(b) && v.Online(b) })
 }
@@ -64,9 +65,9 @@ func (v view) Writes(broker int32) bool {
 
 // Compared implements election.View.
 func (v view) Compared(broker int32) bool {
-	dir, placed := v.img.Placement(broker, v.tp)
+	_, placed := v.img.Placement(broker, v.tp) // otherwise none of its records was ever counted
 	state, _ := v.img.State(broker)
-	return !placed || state.Compared(dir)
+	return !placed || state.Compared(v.tp)
 }
 
 // able reports whether a broker's replica of the partition can lead or be in sync, and whether it
@@ -104,7 +105,8 @@ func (v view) damaged(broker int32) bool {
 // in the ISR, or in the ELR and active, and not among those that are about to leave both. One to
 // which a running leader gives way has to be active and able to lead in either case: the leader
 // knows where its log ends, so it has lost nothing that it acknowledged behind the damage, and can
-// wait for a replica that is down. A replica that was just started does not know that.
+// wait for a replica that is down, or for a comparison. A replica that was just started does not
+// know that.
 func (v view) hasOther(p *metadata.Partition, broker int32, gone ...election.Replica) bool {
 	leads := p.Leader == broker && v.Running(broker)
 	stays := func(b int32) bool {
@@ -112,7 +114,7 @@ func (v view) hasOther(p *metadata.Partition, broker int32, gone ...election.Rep
 	}
 	there := func(b int32) bool {
 		works, _ := v.dir(b)
-		return stays(b) && v.Active(b) && works
+		return stays(b) && v.Active(b) && works && v.Compared(b)
 	}
 	return !leads && slices.ContainsFunc(p.ISR, stays) || slices.ContainsFunc(p.ISR, there) || slices.ContainsFunc(p.ELR, there)
 }

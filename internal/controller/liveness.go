@@ -17,6 +17,10 @@ const (
 // reports their directories as failed.
 const MaxReportedDamaged = 1000
 
+// MaxReportedUncompared bounds the logs that a heartbeat may name as UncomparedLogs. A broker with
+// more reports Uncompared.
+const MaxReportedUncompared = 100
+
 // MaxReportedUnreached bounds the brokers that a heartbeat may name as Unreached.
 const MaxReportedUnreached = 1000
 
@@ -38,9 +42,10 @@ type Heartbeat struct {
 	// Unable and Damaged are those of metadata.BrokerState.
 	Unable  []metadata.UnableDir     `json:"unable,omitempty"`
 	Damaged metadata.TopicPartitions `json:"damaged,omitempty"`
-	// Uncompared are those of metadata.BrokerState that still are. A broker of an earlier version
-	// names none.
-	Uncompared []metadata.ID `json:"uncompared,omitempty"`
+	// Uncompared and UncomparedLogs are those of metadata.BrokerState. A broker of an earlier
+	// version has none.
+	Uncompared     bool                     `json:"uncompared,omitempty"`
+	UncomparedLogs metadata.TopicPartitions `json:"uncomparedLogs,omitempty"`
 	// Unreached are the brokers to whose registered addresses this one could not connect for a
 	// session timeout. A broker of an earlier version names none.
 	Unreached []int32 `json:"unreached,omitempty"`

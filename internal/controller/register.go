@@ -61,7 +61,7 @@ const (
 //  2. The records of its replicas: it leads none of them any longer, and leaves ISR and ELR where a
 //     replica lacks records that it may have acknowledged.
 //  3. /brokers and /liveness, if both are as in step 1. From its revision on, the new process
-//     counts. The log directories that the last stop did not close have to be compared.
+//     counts. If the last stop did not close its log directories, the logs have to be compared.
 //
 // Each step has the same result if it is repeated: if the controller fails in between, the broker
 // registers at the next one from the beginning.
@@ -204,7 +204,8 @@ func (r *registrar) begin(ctx context.Context, q *RegisterRequest) (metadata.KV,
 			return kv, nil
 		}
 	}
-	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation, Uncompared: former.Uncompared}
+	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation, Uncompared: former.Uncompared,
+		UncomparedLogs: former.UncomparedLogs}
 	put := metadata.KV{Key: kv.Key, Value: state.Encode()}
 	registered := metadata.Compare{Key: metadata.BrokerKey(q.Broker), ModRevision: q.Seen}
 	put.ModRevision, err = r.store.Txn(ctx, metadata.Txn{If: []metadata.Compare{unchanged(kv), registered}, Put: []metadata.KV{put}})
@@ -319,7 +320,7 @@ func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metada
 		}
 	}
 	state := metadata.BrokerState{Liveness: metadata.Starting, Incarnation: q.Incarnation, Damaged: q.Damaged}
-	state.Uncompared = uncompared(img, &former, q)
+	state.Uncompared, state.UncomparedLogs = uncompared(img, &former, q)
 	if r.alone {
 		state.Liveness = metadata.Active
 	}
@@ -331,22 +332,20 @@ func (r *registrar) finish(ctx context.Context, q *RegisterRequest, fence metada
 	})
 }
 
-// uncompared returns the log directories of a registration whose logs have to be compared: the
-// last stop did not close them, or they had to be compared before. A process that registers again
-// has lost nothing since its first registration. Where every replica is the only one, none is to
-// be compared.
-func uncompared(img *metadata.Image, former *metadata.Broker, q *RegisterRequest) (list []metadata.ID) {
+// uncompared reports whether the logs of a broker have to be compared when it registers: the last
+// stop did not close one of their directories, or they had to be compared before. logs are single
+// ones that had to be. A process that registers again has lost nothing since its first
+// registration. Where every replica is the only one, none is to be compared.
+func uncompared(img *metadata.Image, former *metadata.Broker, q *RegisterRequest) (all bool, logs []metadata.TopicPartition) {
 	if img.FeatureLevel() < metadata.CompareLevel {
-		return nil
+		return false, nil
 	}
 	state, _ := img.State(q.Broker)
 	for _, d := range q.Dirs {
 		unclean := !d.Clean && former.Incarnation != q.Incarnation
-		if (unclean || !state.Compared(d.ID)) && hasReplicaIn(img, q.Broker, d.ID, 2) {
-			list = append(list, d.ID)
-		}
+		all = all || unclean && hasReplicaIn(img, q.Broker, d.ID, 2)
 	}
-	return list
+	return all || state.Uncompared, state.UncomparedLogs
 }
 
 // formerMembers returns the members of a broker's earlier directories, as it registers with a

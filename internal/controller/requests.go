@@ -88,7 +88,8 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 	if l.sessions == nil {
 		return HeartbeatAnswer{}, ErrNotController
 	}
-	if max(len(h.Unable), len(h.Uncompared)) > maxDirs || len(h.Damaged) > MaxReportedDamaged || len(h.Unreached) > MaxReportedUnreached {
+	if len(h.Unable) > maxDirs || len(h.UncomparedLogs) > MaxReportedUncompared ||
+		len(h.Damaged) > MaxReportedDamaged || len(h.Unreached) > MaxReportedUnreached {
 		return HeartbeatAnswer{}, refuse(InvalidRequest, "heartbeat of broker %d reports too many directories, logs or brokers", h.Broker)
 	}
 	if metadata.UnknownFault(h.Unable) {
@@ -118,7 +119,8 @@ func (l *Loop) Heartbeat(_ context.Context, h Heartbeat) (HeartbeatAnswer, error
 // once.
 func news(before, h *Heartbeat) bool {
 	same := slices.Equal(before.Unable, h.Unable) && slices.Equal(before.Damaged, h.Damaged) &&
-		slices.Equal(before.Uncompared, h.Uncompared) && slices.Equal(before.Unreached, h.Unreached)
+		before.Uncompared == h.Uncompared && slices.Equal(before.UncomparedLogs, h.UncomparedLogs) &&
+		slices.Equal(before.Unreached, h.Unreached)
 	return !same || before.Sequence == 0 || before.Ready != h.Ready || before.Drain != h.Drain
 }
 

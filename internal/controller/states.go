@@ -102,7 +102,12 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 	}
 	to := state
 	to.Unable, to.Damaged = last.Unable, last.Damaged
-	to.Uncompared = keptOf(state.Uncompared, last.Uncompared)
+	if last.Applied >= b.Epoch { // before, it does not know what the registration has recorded
+		to.Uncompared, to.UncomparedLogs = state.Uncompared && last.Uncompared, last.UncomparedLogs
+		if !state.Uncompared {
+			to.UncomparedLogs = keptOf(state.UncomparedLogs, last.UncomparedLogs)
+		}
+	}
 	if (broken{}).Has(KeepUnable) && len(last.Unable) == 0 {
 		to.Unable = state.Unable
 	}
@@ -117,11 +122,11 @@ func nextState(img *metadata.Image, b *metadata.Broker, state metadata.BrokerSta
 	return to
 }
 
-// keptOf returns the directories of a list that are also in another one.
-func keptOf(list, other []metadata.ID) (kept []metadata.ID) {
-	for _, id := range list {
-		if slices.Contains(other, id) {
-			kept = append(kept, id)
+// keptOf returns the logs of a list that are also in another one.
+func keptOf(list, other []metadata.TopicPartition) (kept []metadata.TopicPartition) {
+	for _, tp := range list {
+		if slices.Contains(other, tp) {
+			kept = append(kept, tp)
 		}
 	}
 	return kept

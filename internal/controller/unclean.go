@@ -54,11 +54,11 @@ func complete(p *metadata.Partition) []int32 {
 	return p.Former()
 }
 
-// aloneFor returns for how long a partition has had no leader although one of its replicas runs:
-// for so long the others could have returned.
-func (l *Loop) aloneFor(p *metadata.Partition, waited, now time.Duration) time.Duration {
+// aloneFor returns for how long a partition has had no leader although one of some replicas, which
+// could lead, runs: for so long the others could have returned.
+func (l *Loop) aloneFor(able []int32, waited, now time.Duration) time.Duration {
 	var longest time.Duration
-	for _, b := range p.Replicas {
+	for _, b := range able {
 		if since, runs := l.running[b]; runs {
 			longest = max(longest, now-since)
 		}
@@ -73,6 +73,7 @@ func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 	if l.opt.LogStates == nil || len(l.stuck) == 0 || now-l.asked < reportInterval {
 		return nil
 	}
+	l.asked = now
 	known := l.known()
 	img := known.img
 	ask := map[int32][]metadata.TopicPartition{}
@@ -85,12 +86,16 @@ func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 			continue
 		}
 		v := known.of(tp)
-		d := l.decider(v, t, p, now)
-		if p.Leader != election.None || !d.Uncompared(p) && !l.mayLose(img, t, v, p, now-since) {
+		able, loses := l.decider(v, t, p, now).Comparable(p), l.mayLose(img, t, v, p, now-since)
+		if p.Leader != election.None || len(able) == 0 && !loses {
 			continue
 		}
 		due = append(due, tp)
-		l.addAsked(ask, v, complete(p))
+		if loses {
+			able = append(able, complete(p)...)
+			slices.Sort(able)
+		}
+		l.addAsked(ask, v, slices.Compact(able))
 		if len(due) == MaxPartitions {
 			break // the others are elected in a later turn
 		}
@@ -98,16 +103,18 @@ func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 	if len(due) == 0 {
 		return nil
 	}
-	l.asked = now
 	reports, silent := l.reports(ctx, img, ask)
+	l.asked = l.opt.Now() // a broker that does not answer delays only every other step
 	var changes []change
 	for _, tp := range due {
 		t, p := img.TopicByID(tp.Topic), img.Partition(tp)
 		v := known.of(tp)
 		d, waited := l.decider(v, t, p, now), now-l.stuck[tp]
-		next, changed := d.Compare(*p, reports[tp], l.aloneFor(p, waited, now) >= lossyPatience)
 		_, missing := silent[tp] // the log that is not known may be the longest
-		if !changed && l.mayLose(img, t, v, p, waited) && !(missing && l.awaits(tp, now)) {
+		missing = missing && l.awaits(tp, now)
+		alone := l.aloneFor(d.Comparable(p), waited, now) >= lossyPatience
+		next, changed := d.Compare(*p, reports[tp], alone && !missing)
+		if !changed && l.mayLose(img, t, v, p, waited) && !missing {
 			d.ISRLost = true
 			next, changed = d.Unclean(*p, reports[tp])
 		}
@@ -121,7 +128,7 @@ func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 	return errors.Join(err, l.opt.Images.WaitShown(ctx, revision))
 }
 
-// awaits reports whether an unclean election still waits for a report that is missing.
+// awaits reports whether an election still waits for a report that is missing.
 func (l *Loop) awaits(tp metadata.TopicPartition, now time.Duration) bool {
 	if _, known := l.silent[tp]; !known {
 		l.silent[tp] = now

@@ -67,9 +67,10 @@ type process struct {
 	unable       metadata.DirFault // of its first directory
 	damaged      []metadata.TopicPartition
 	unreached    []int32
-	uncompared   []metadata.ID
-	deaf, silent bool // it receives or sends nothing
-	stuck        bool // it applies no metadata
+	uncompared   bool
+	suspects     []metadata.TopicPartition // of UncomparedLogs
+	deaf, silent bool                      // it receives or sends nothing
+	stuck        bool                      // it applies no metadata
 	applied      int64
 }
 
@@ -225,7 +226,8 @@ func (w *world) beat(p *process) (HeartbeatAnswer, error) {
 	}
 	a, err := w.loop.Heartbeat(context.Background(), Heartbeat{Broker: p.Broker, Epoch: p.epoch, Incarnation: p.Incarnation,
 		Sequence: p.seq, Answered: p.heard, Applied: p.applies(w.applier.Image().Version()), Ready: true, Drain: p.drain,
-		Unable: unable, Damaged: p.damaged, Unreached: p.unreached, Uncompared: p.uncompared})
+		Unable: unable, Damaged: p.damaged, Unreached: p.unreached,
+		Uncompared: p.uncompared, UncomparedLogs: p.suspects})
 	if err == nil && !p.deaf {
 		p.heard = a.Sequence
 	}

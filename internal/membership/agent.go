@@ -38,8 +38,10 @@ type BrokerState struct {
 	Applied int64 // the version of its Image
 	Unable  []metadata.UnableDir
 	Damaged []metadata.TopicPartition
-	// Uncompared are those of metadata.BrokerState in the metadata that were applied.
-	Uncompared []metadata.ID
+	// Uncompared and UncomparedLogs are those of metadata.BrokerState in the metadata that were
+	// applied, as far as they still are.
+	Uncompared     bool
+	UncomparedLogs []metadata.TopicPartition
 	// Unreached are those of controller.Heartbeat.
 	Unreached []int32
 }
@@ -274,13 +276,8 @@ func (a *Agent) send(ctx context.Context, sends *sync.WaitGroup) {
 	q := &a.o.Request
 	h := controller.Heartbeat{
 		Broker: q.Broker, Epoch: a.epoch, Incarnation: q.Incarnation, Applied: state.Applied, Ready: true, Drain: a.drain,
-		Unable: state.Unable, Damaged: state.Damaged, Uncompared: state.Uncompared, Unreached: state.Unreached,
-	}
-	if state.Applied < a.epoch { // it does not know yet what the registration has recorded
-		h.Uncompared = nil
-		for _, d := range q.Dirs {
-			h.Uncompared = append(h.Uncompared, d.ID)
-		}
+		Unable: state.Unable, Damaged: state.Damaged, Uncompared: state.Uncompared, UncomparedLogs: state.UncomparedLogs,
+		Unreached: state.Unreached,
 	}
 	h.Sequence, h.Answered = a.session.Send(time.Now())
 	sends.Go(func() {

@@ -297,33 +297,6 @@ func TestAProcessRegistersAgain(t *testing.T) {
 	})
 }
 
-// As long as a process does not know what its registration has recorded, all of its directories may
-// have to be compared.
-func TestAHeartbeatBeforeTheMetadataComparesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeController{state: metadata.Active, epoch: 1, owner: [16]byte{1}}
-		a, _ := f.newAgent(1)
-		for applied, want := range map[int64]int{0: 1, 1: 0} {
-			a.o.State = func() BrokerState { return BrokerState{Applied: applied} }
-			if _, err := a.Register(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			f.set(func(f *fakeController) { f.beats = nil })
-			go func() { a.Run(ctx); close(ended) }()
-			time.Sleep(5 * time.Second)
-			cancel()
-			<-ended
-			f.set(func(f *fakeController) {
-				if len(f.beats) == 0 || len(f.beats[0].Uncompared) != want {
-					t.Errorf("applied %d: %d heartbeats, the first one names %v", applied, len(f.beats), f.beats[0].Uncompared)
-				}
-			})
-		}
-	})
-}
-
 // Refusals of heartbeats that were sent before a registration say nothing of it, and metadata that
 // show the process before this one are no sign of another one.
 func TestRefusalsOfBeforeARegistration(t *testing.T) {

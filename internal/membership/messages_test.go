@@ -24,7 +24,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 	h := controller.Heartbeat{
 		Broker: 3, Epoch: 7, Incarnation: [16]byte{9}, Sequence: 1<<64 - 1, Answered: 2, Applied: 8, Ready: true, Drain: true,
 		Unable: []metadata.UnableDir{{ID: [16]byte{4}, Why: metadata.DirHung}}, Damaged: []metadata.TopicPartition{tp},
-		Uncompared: []metadata.ID{{4}}, Unreached: []int32{4, 5},
+		Uncompared: true, UncomparedLogs: []metadata.TopicPartition{tp}, Unreached: []int32{4, 5},
 	}
 	wish := Wish{true, "ab"}
 	if got, err := decode[heartbeat](encode(heartbeat{h, wish})); err != nil || !reflect.DeepEqual(got, heartbeat{h, wish}) {

@@ -68,9 +68,8 @@ const TierLevel int32 = 5
 // confirmed. The first confirmation raises the level.
 const ConfirmLevel int32 = 6
 
-// CompareLevel is the feature level from which on the metadata may name the log directories of a
-// broker that a start after an unclean stop has to compare, see BrokerState.Uncompared. Nothing
-// raises the level for that alone.
+// CompareLevel is the feature level from which on the metadata may say that logs of a broker have
+// to be compared after an unclean stop. Nothing raises the level for that alone.
 const CompareLevel int32 = 7
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
@@ -168,19 +167,23 @@ type BrokerState struct {
 	// read as they were written; both as the process's newest heartbeat says.
 	Unable  []UnableDir      `json:"unable,omitempty"`
 	Damaged []TopicPartition `json:"damaged,omitempty"`
-	// Uncompared are the log directories that the last stop did not close, as long as no leader has
-	// compared all of their logs since: a disk may have lost synced records without a trace.
-	Uncompared []ID `json:"uncompared,omitempty"`
+	// Uncompared: the last stop did not close a log directory, and no leader has compared the logs
+	// since. A disk may have lost synced records without a trace. As soon as few are left, they are
+	// in UncomparedLogs instead.
+	Uncompared     bool             `json:"uncompared,omitempty"`
+	UncomparedLogs []TopicPartition `json:"uncomparedLogs,omitempty"`
 }
 
-// Compared reports whether the logs of a directory have lost nothing unnoticed. A replica without a
-// directory has no records that count.
-func (s *BrokerState) Compared(dir ID) bool { return !slices.Contains(s.Uncompared, dir) }
+// Compared reports whether the log of a partition has lost nothing unnoticed.
+func (s *BrokerState) Compared(tp TopicPartition) bool {
+	return !s.Uncompared && !slices.Contains(s.UncomparedLogs, tp)
+}
 
 // Equal reports whether two states are the same.
 func (s *BrokerState) Equal(o *BrokerState) bool {
 	return s.Liveness == o.Liveness && s.Incarnation == o.Incarnation && slices.Equal(s.Unable, o.Unable) &&
-		slices.Equal(s.Damaged, o.Damaged) && slices.Equal(s.Uncompared, o.Uncompared)
+		slices.Equal(s.Damaged, o.Damaged) && s.Uncompared == o.Uncompared &&
+		slices.Equal(s.UncomparedLogs, o.UncomparedLogs)
 }
 
 // UnableDir is a log directory that cannot take records.

@@ -45,9 +45,9 @@ func leaderless(img *metadata.Image, tp metadata.TopicPartition, p *metadata.Par
 
 // compared reports whether a broker's log has lost nothing unnoticed.
 func compared(img *metadata.Image, broker int32, tp metadata.TopicPartition) bool {
-	dir, placed := img.Placement(broker, tp)
+	_, placed := img.Placement(broker, tp)
 	state, _ := img.State(broker)
-	return !placed || state.Compared(dir)
+	return !placed || state.Compared(tp)
 }
 
 func active(img *metadata.Image, broker int32) bool {

@@ -234,9 +234,9 @@ func TestWhatAPartitionWithoutALeaderWaitsFor(t *testing.T) {
 		{"ELR can lead", metadata.Partition{ISR: []int32{2}, ELR: []int32{3}}, map[int32]metadata.BrokerState{2: down},
 			view.Elected, []int32{2, 3}},
 		{"one is not compared", metadata.Partition{ISR: []int32{2, 3}}, map[int32]metadata.BrokerState{3: down,
-			2: {Liveness: metadata.Active, Uncompared: []metadata.ID{dirs[2]}}}, view.Comparison, []int32{3}},
+			2: {Liveness: metadata.Active, Uncompared: true}}, view.Comparison, []int32{3}},
 		{"the only member is not compared", metadata.Partition{ISR: []int32{2}}, map[int32]metadata.BrokerState{
-			2: {Liveness: metadata.Active, Uncompared: []metadata.ID{dirs[2]}}}, view.Elected, []int32{2}},
+			2: {Liveness: metadata.Active, Uncompared: true}}, view.Elected, []int32{2}},
 		{"its directory failed", metadata.Partition{ISR: []int32{2}},
 			map[int32]metadata.BrokerState{2: {Liveness: metadata.Active,
 				Unable: []metadata.UnableDir{{ID: dirs[2], Why: metadata.DirFailed}}}},

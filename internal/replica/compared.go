@@ -44,31 +44,30 @@ func (p *Partition) Compared() bool {
 	return c.done.Load()
 }
 
-// Uncompared returns the log directories of this broker that an image names as such, and of which
-// some log still is: it is a member of ISR or ELR, others are, too, and no leader has compared it.
-func (m *Manager) Uncompared(img *metadata.Image) (list []metadata.ID) {
+// Uncompared returns the logs of this broker that are not compared, if an image says that some are:
+// such a log is a member of ISR or ELR, others are, too, and no leader has compared it. If they are
+// more than most, all is true instead.
+func (m *Manager) Uncompared(img *metadata.Image, most int) (all bool, logs []metadata.TopicPartition) {
 	state, _ := img.State(m.opt.Self)
-	if len(state.Uncompared) == 0 {
-		return nil
+	if !state.Uncompared && len(state.UncomparedLogs) == 0 {
+		return false, nil
 	}
-	open := map[metadata.ID]bool{}
 	for t := range img.Topics() {
 		for i, part := range t.Partitions.All() {
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-			dir, placed := img.Placement(m.opt.Self, tp)
-			if !placed || state.Compared(dir) || open[dir] || !shared(part, m.opt.Self) {
+			_, placed := img.Placement(m.opt.Self, tp)
+			if !placed || state.Compared(tp) || !shared(part, m.opt.Self) {
 				continue
 			}
-			p, err := m.Partition(t.ID, i)
-			open[dir] = err != nil || !p.Compared()
+			if p, err := m.Partition(t.ID, i); err == nil && p.Compared() {
+				continue
+			}
+			if logs = append(logs, tp); len(logs) > most {
+				return true, state.UncomparedLogs
+			}
 		}
 	}
-	for _, id := range state.Uncompared {
-		if open[id] {
-			list = append(list, id)
-		}
-	}
-	return list
+	return false, logs
 }
 
 // shared reports whether a broker's replica and another one are in the ISR or the ELR.

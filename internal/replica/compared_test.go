@@ -64,29 +64,33 @@ func TestALeaderNamesWhatIsCommitted(t *testing.T) {
 	}
 }
 
-// A directory stays uncompared as long as one of its logs is: a log that is a member of the ISR
-// with others. It is not shown if the metadata do not name it.
-func TestDirectoriesThatAreNotCompared(t *testing.T) {
+// The logs that are not compared are members of the ISR with others. They are not listed if the
+// metadata name none.
+func TestLogsThatAreNotCompared(t *testing.T) {
 	c := newCluster()
 	l := start(t, vfs.Memory(), c)
-	m, dir := l.Manager, l.Manager.Dirs()[0].ID()
+	m := l.Manager
 	c.shared(idA, 2, 1)
 	must(t, c.apply(t, m))
 	must(t, c.apply(t, m)) // the placements
-	list := func() []metadata.ID { return m.Uncompared(c.image) }
-	if got := list(); len(got) > 0 {
-		t.Errorf("none is named, and there is %v", got)
+	tp := metadata.TopicPartition{Topic: idA}
+	check := func(what string, state metadata.BrokerState, most int, all bool, want ...metadata.TopicPartition) {
+		t.Helper()
+		state.Liveness = metadata.Active
+		c.put(metadata.LivenessKey(self), state.Encode())
+		must(t, c.apply(t, m))
+		if got, list := m.Uncompared(c.image, most); got != all || !slices.Equal(list, want) {
+			t.Errorf("%s: %t, %v", what, got, list)
+		}
 	}
-	state := metadata.BrokerState{Liveness: metadata.Active, Uncompared: []metadata.ID{{9}, dir}}
-	c.put(metadata.LivenessKey(self), state.Encode())
-	must(t, c.apply(t, m))
-	if got := list(); !slices.Equal(got, []metadata.ID{dir}) {
-		t.Errorf("a log that follows, and a directory without logs: %v", got)
-	}
+	some := metadata.BrokerState{Uncompared: true}
+	check("none is named", metadata.BrokerState{}, 1, false)
+	check("a log that follows", some, 1, false, tp)
+	check("too many", some, 0, true)
+	check("it is named", metadata.BrokerState{UncomparedLogs: []metadata.TopicPartition{tp}}, 1, false, tp)
+	check("another one is named", metadata.BrokerState{UncomparedLogs: []metadata.TopicPartition{{Topic: idB}}}, 1, false)
 	p := l.partition(t, idA, 0)
 	must(t, p.Follow(1))
 	p.CompareTo(1, 0)
-	if got := list(); len(got) > 0 {
-		t.Errorf("a leader has compared it: %v", got)
-	}
+	check("a leader has compared it", some, 1, false)
 }

@@ -219,13 +219,10 @@ func (r *LogState) longer(than *LogState) bool {
 	return r.End > than.End || r.End == than.End && than.Damaged && !r.Damaged
 }
 
-// Uncompared reports whether a partition without a leader waits for Compare.
-func (d Decider) Uncompared(p *metadata.Partition) bool { return len(d.comparable(p)) > 0 }
-
-// comparable returns the members of ISR and ELR that can lead, if one of them is not compared and
-// none can be elected without a comparison. As long as the ISR may return, one of its members has
-// to be there: see ISRLost.
-func (d Decider) comparable(p *metadata.Partition) []int32 {
+// Comparable returns the members of ISR and ELR that Compare chooses from: those that can lead, if
+// the partition has no leader, one of them is not compared, and none can be elected without that.
+// As long as the ISR may return, one of its members has to be there: see ISRLost.
+func (d Decider) Comparable(p *metadata.Partition) []int32 {
 	if p.Leader != None || d.candidate(p, None) != None {
 		return nil
 	}
@@ -242,24 +239,28 @@ func (d Decider) comparable(p *metadata.Partition) []int32 {
 
 // Compare elects one of the members of ISR and ELR that can lead although none of them is compared.
 // Each of them had every committed record, so what one has lost unnoticed, another one has: the one
-// whose records go furthest leads. The epochs in which they led do not count: a log may have led
-// last and have lost what it had before. One report alone says nothing, so it suffices only if
-// there is no other member, or if waited states that the others had their time to return.
+// whose records go furthest leads, of equal ones first one that can write. The epochs in which they
+// led do not count: a log may have led last and have lost what it had before. One report alone says
+// nothing, so it suffices only if waited states that the others had their time to return; then one
+// that does not report leads, too, if none does.
 func (d Decider) Compare(p metadata.Partition, reports []LogState, waited bool) (metadata.Partition, bool) {
 	var best *LogState
-	known := 0
-	for _, b := range d.comparable(&p) {
+	members, known := d.Comparable(&p), 0
+	for _, b := range members {
 		i := slices.IndexFunc(reports, func(r LogState) bool { return r.Broker == b })
 		if i < 0 {
 			continue
 		}
 		known++
-		if r := &reports[i]; best == nil || r.further(best) || d.Broken.Has(CompareLed) && r.longer(best) {
+		if r := &reports[i]; best == nil || d.further(r, best) || d.Broken.Has(CompareLed) && r.longer(best) {
 			best = r
 		}
 	}
-	if best == nil || known == 1 && !waited && !d.Broken.Has(CompareAlone) {
+	switch {
+	case len(members) == 0, known < 2 && !waited && !d.Broken.Has(CompareAlone):
 		return p, false
+	case best == nil:
+		best = &LogState{Broker: members[0]}
 	}
 	if !slices.Contains(p.ISR, best.Broker) && !d.know(&p, p.ISR) {
 		return p, false // what leaves the ISR for it may still believe that it leads
@@ -269,12 +270,16 @@ func (d Decider) Compare(p metadata.Partition, reports []LogState, waited bool) 
 	return finish(p, next)
 }
 
-// further reports whether the records of a log go further than those of another one.
-func (r *LogState) further(than *LogState) bool {
-	if r.RecordEpoch != than.RecordEpoch {
+// further reports whether the records of a log go further than those of another one, or as far and
+// its broker can write, and the other one cannot. A log that has none knows no epoch.
+func (d Decider) further(r, than *LogState) bool {
+	switch {
+	case r.RecordEpoch != than.RecordEpoch && min(r.RecordEpoch, than.RecordEpoch) >= 0:
 		return r.RecordEpoch > than.RecordEpoch
+	case r.End != than.End:
+		return r.End > than.End
 	}
-	return r.End > than.End
+	return d.View.Writes(r.Broker) && !d.View.Writes(than.Broker)
 }
 
 // Unclean elects the active replica with the most records, by last epoch and end, although it may

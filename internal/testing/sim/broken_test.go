@@ -38,7 +38,7 @@ var without = []struct {
 	{"JoinBelowEpochStart", removed{progress: progress.JoinBelowEpochStart}, false, 21},
 	{"JoinAboveStart", removed{progress: progress.JoinAboveStart}, false, 3280},
 	{"JoinBelowStart", removed{progress: progress.JoinBelowStart}, false, 47},
-	{"CommitUnnoted", removed{progress: progress.CommitUnnoted}, false, 78931},
+	{"CommitUnnoted", removed{progress: progress.CommitUnnoted}, false, 13184},
 	{"DeleteAlone", removed{progress: progress.DeleteAlone}, false, 0},
 	{"KeepDeleted", removed{progress: progress.KeepDeleted}, false, 1484},
 	{"JoinWithoutCompares", removed{progress: progress.JoinWithoutCompares}, false, 0},

@@ -60,10 +60,10 @@ func (w *world) reportCompared(x *node) {
 	w.logf("%s is compared", name(x.id))
 }
 
-// reports returns what the brokers report of their logs.
-func (w *world) reports() (all []election.LogState) {
+// reports returns what the brokers report of their logs. One of them may be silent.
+func (w *world) reports(silent int32) (all []election.LogState) {
 	for _, x := range w.nodes {
-		if x.runs() && x.step == registered && !x.leaving && !x.flaw {
+		if x.id != silent && x.runs() && x.step == registered && !x.leaving && !x.flaw {
 			all = append(all, election.LogState{Broker: x.id, LastEpoch: x.reported(), RecordEpoch: x.lastEpoch(), End: x.end()})
 		}
 	}
@@ -76,7 +76,11 @@ func (w *world) compareLogs() {
 	if w.store().part.Leader != election.None {
 		return
 	}
-	waited, reports := !w.short() && w.chance(2), w.reports()
+	waited, silent := !w.short() && w.chance(2), int32(-1)
+	if w.chance(3) && !w.healing {
+		silent = int32(w.r.IntN(len(w.nodes)))
+	}
+	reports := w.reports(silent)
 	w.decide("comparison of logs", func(d election.Decider, p metadata.Partition) (metadata.Partition, bool) {
 		next, changed := d.Compare(p, reports, waited)
 		if changed {

@@ -354,7 +354,7 @@ func (w *world) electUnclean() {
 	if w.store().part.Leader != election.None || w.short() {
 		return
 	}
-	reports := w.reports()
+	reports := w.reports(-1)
 	before, part := w.store().part.Unclean, false
 	for _, r := range reports {
 		part = part || r.Broker == w.oracle.keeper && w.store().Active(r.Broker) && w.store().Online(r.Broker)
