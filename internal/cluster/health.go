@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -58,12 +59,17 @@ func (c *Cluster) askHealth() {
 	}
 }
 
-// askReport asks a broker for its report; nil if it does not answer with one.
+// askReport asks a broker for its report; nil if it does not answer with one. The request has the
+// digest of the last report, and the answer is only that if the broker would say the same again.
 func (c *Cluster) askReport(node int32, p asker) *health.Heard {
 	ctx, cancel := context.WithTimeout(c.ctx, healthTime)
 	defer cancel()
-	answer, err := p.Call(ctx, methodHealth, nil)
+	last := c.others.last(node)
+	answer, err := p.Call(ctx, methodHealth, last.Digest)
 	at := time.Now()
+	if err == nil && last.Report != nil && bytes.Equal(answer, last.Digest) {
+		return last.Again(at)
+	}
 	if r := (*link.RemoteError)(nil); errors.As(err, &r) && r.Code != link.CodeBusy {
 		return &health.Heard{Broker: node, At: at, Mute: true}
 	}
@@ -75,12 +81,19 @@ func (c *Cluster) askReport(node int32, p asker) *health.Heard {
 		c.o.Log.Debug("no health report", zap.Int32("node", node), zap.Error(err))
 		return nil
 	}
-	return &health.Heard{Broker: node, At: at, Report: report}
+	return &health.Heard{Broker: node, At: at, Report: report, Digest: health.Digest(answer)}
 }
 
 // asker is the part of link.Peer that askReport needs.
 type asker interface {
 	Call(ctx context.Context, method uint16, body []byte) ([]byte, error)
+}
+
+// last returns the newest report of a broker, which is empty if there is none.
+func (o *others) last(node int32) health.Heard {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.heard[node]
 }
 
 // begin reports whether a broker may be asked: the answer to the last request does not stand out.
@@ -131,12 +144,17 @@ func (o *others) forget(now time.Time) {
 	maps.DeleteFunc(o.heard, func(_ int32, h health.Heard) bool { return now.Sub(h.At) >= forgetAfter })
 }
 
-// answerHealth answers another broker's request for the report of this one.
-func (c *Cluster) answerHealth(ctx context.Context) ([]byte, error) {
+// answerHealth answers another broker's request for the report of this one. known is the digest of
+// the last one that it has.
+func (c *Cluster) answerHealth(ctx context.Context, known []byte) ([]byte, error) {
 	if c.o.Health == nil {
 		return nil, errors.New("this process has no health report")
 	}
-	return c.o.Health(ctx).Encode(health.MaxBytes)
+	p, err := c.o.Health(ctx).Encode(health.MaxBytes)
+	if digest := health.Digest(p); err == nil && bytes.Equal(digest, known) {
+		return digest, nil
+	}
+	return p, err
 }
 
 // connections returns the connections to other brokers, by node.

@@ -69,6 +69,43 @@ func TestAnswersToARequestForAReport(t *testing.T) {
 	}
 }
 
+// A report that says the same again is not sent again, and counts as new.
+func TestAReportThatSaysTheSameIsNotSentAgain(t *testing.T) {
+	report := health.Report{Broker: 3, Version: `"at":"`, At: time.Now(), Findings: []health.Finding{{Check: "space"}}}
+	other := &Cluster{o: Options{Health: func(context.Context) *health.Report { return &report }}}
+	c := askers(t)
+	sent := 0
+	ask := func() health.Heard {
+		c.others.begin(3)
+		c.others.end(3, c.askReport(3, called(func(body []byte) ([]byte, error) {
+			p, err := other.answerHealth(t.Context(), body)
+			sent = len(p)
+			return p, err
+		})))
+		return c.Reports()[0]
+	}
+	first := ask()
+	full := sent
+	report.At = report.At.Add(time.Hour)
+	again := ask()
+	if sent >= full/2 || again.Report.Version != report.Version || len(again.Report.Findings) != 1 || !again.At.After(first.At) ||
+		again.Report.At.Sub(first.Report.At) != again.At.Sub(first.At) {
+		t.Errorf("%d of %d bytes: %+v", sent, full, again.Report)
+	}
+	report.Findings = nil
+	if next := ask(); len(next.Report.Findings) != 0 {
+		t.Errorf("it says something else: %+v", next.Report)
+	}
+	if again.Report.Findings[0].Check != "space" {
+		t.Error("what was heard before has changed")
+	}
+}
+
+// called is a broker that answers requests by their bodies.
+type called func(body []byte) ([]byte, error)
+
+func (c called) Call(_ context.Context, _ uint16, body []byte) ([]byte, error) { return c(body) }
+
 // A broker that hangs is not asked again before its time is over, and a report is forgotten when it
 // is old.
 func TestABrokerThatHangsIsAskedOnce(t *testing.T) {

@@ -28,9 +28,9 @@ const (
 	methodSnapshot   uint16 = 38
 	// The controller asks a broker for the ends of logs, before an unclean election.
 	methodReports uint16 = 35
-	// Brokers ask each other for their health reports: an empty request, and the answer is that of
-	// health.Report.Encode. It needs neither a controller nor metadata, so that connected brokers
-	// know each other's findings.
+	// Brokers ask each other for their health reports. The request is health.Digest of the last one,
+	// or empty, and the answer is that of health.Report.Encode, or the same digest. It needs neither
+	// a controller nor metadata, so that connected brokers know each other's findings.
 	methodHealth uint16 = 36
 )
 
@@ -45,7 +45,7 @@ type router struct {
 	server   *membership.Server
 	reports  func(body []byte) ([]byte, error)
 	subject  func(ctx context.Context, from int32, method uint16, body []byte) (answer []byte, is bool, err error)
-	health   func(ctx context.Context) ([]byte, error)
+	health   func(ctx context.Context, known []byte) ([]byte, error)
 	heard    func(node int32) // of each heartbeat
 	log      *zap.Logger
 }
@@ -72,7 +72,7 @@ func (r *router) Request(ctx context.Context, from link.Hello, method uint16, bo
 		return answer, err
 	}
 	if method == methodHealth {
-		return r.health(ctx)
+		return r.health(ctx, body)
 	}
 	if method >= methodQuorum {
 		return r.operator.handle(ctx, method, body)

@@ -2,6 +2,7 @@ package health
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type Heard struct {
 	Broker int32
 	At     time.Time // when it arrived; zero: none did
 	Report *Report   // without the reports of others; nil if none arrived
+	// Digest is that of the encoded report.
+	Digest []byte
 	// Mute reports that the broker has answered at At that it knows no reports: its version is
 	// older.
 	Mute bool
@@ -221,6 +224,25 @@ func (r *Report) Encode(limit int) ([]byte, error) {
 		c.Findings = append(c.Findings, r.Findings[i])
 	}
 	return json.Marshal(c)
+}
+
+// Digest identifies what an encoded report says, whatever its time is.
+func Digest(p []byte) []byte {
+	sum := sha256.New()
+	if _, after, found := bytes.Cut(p, []byte(`"at":"`)); found { // the version before it has no such bytes: quotes are escaped
+		sum.Write(p[:len(p)-len(after)])
+		p = after[max(bytes.IndexByte(after, '"'), 0):]
+	}
+	sum.Write(p)
+	return sum.Sum(nil)
+}
+
+// Again returns what was heard of a broker that says the same at another time.
+func (h *Heard) Again(at time.Time) *Heard {
+	next, report := *h, *h.Report
+	report.At = report.At.Add(at.Sub(h.At))
+	next.At, next.Report = at, &report
+	return &next
 }
 
 // Refusal returns the answer to a request for a report that is refused.

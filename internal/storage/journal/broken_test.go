@@ -23,7 +23,7 @@ func TestEveryRuleHasItsTest(t *testing.T) {
 	}
 	for _, r := range []Rule{NoSkip, Overtake, KeepPart} {
 		var err error
-		for seed := range uint64(piecesRuns) {
+		for seed := range uint64(20 * piecesRuns) { // a busy machine orders the pieces in fewer ways
 			if err = piecesRun(t, seed, Broken{Rules: r}); err != nil {
 				t.Logf("without rule %d, seed %d: %v", r, seed, err)
 				break
