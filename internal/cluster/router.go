@@ -28,9 +28,9 @@ const (
 	methodSnapshot   uint16 = 38
 	// The controller asks a broker for the ends of logs, before an unclean election.
 	methodReports uint16 = 35
-	// Brokers ask each other for their health reports. The request is health.Digest of the last one,
-	// or empty, and the answer is that of health.Report.Encode, or the same digest. It needs neither
-	// a controller nor metadata, so that connected brokers know each other's findings.
+	// Brokers ask each other for their health reports. The request is health.Digest of the last
+	// one, or empty, and the answer is that of health.Report.Encode, or the same digest. It needs
+	// neither a controller nor metadata, so that connected brokers know each other's findings.
 	methodHealth uint16 = 36
 )
 
