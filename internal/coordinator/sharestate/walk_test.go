@@ -688,7 +688,7 @@ func seeded(seed uint64) func(n int) int { return rand.New(rand.NewPCG(seed, 1))
 // Windows and the coordinator keep the promises together.
 func TestWalks(t *testing.T) {
 	answered, elections := 0, int32(0)
-	for seed := range tries.Of(t, "CHRONIK_SHARE_WALKS", race.Some(600, 60)) {
+	for seed := range tries.Of(t, "CHRONIK_SHARE_WALKS", race.Some(400, 60)) {
 		x := newWalk(seeded(uint64(seed)), config())
 		if bad := x.run(1500); bad != "" {
 			t.Fatalf("walk %d: %s", seed, bad)

@@ -643,7 +643,7 @@ func seeded(seed uint64) func(n int) int { return rand.New(rand.NewPCG(seed, 1))
 
 // The window does what the plain one does, and keeps its promises.
 func TestWalks(t *testing.T) {
-	for seed := range tries.Of(t, "CHRONIK_SHARE_WALKS", race.Some(700, 200)) {
+	for seed := range tries.Of(t, "CHRONIK_SHARE_WALKS", race.Some(400, 200)) {
 		if bad := newWalk(seeded(uint64(seed)), Broken{}).run(400); bad != "" {
 			t.Fatalf("walk %d: %s", seed, bad)
 		}

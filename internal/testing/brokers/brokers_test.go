@@ -12,7 +12,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/testing/must"
-	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
@@ -105,7 +104,7 @@ func TestRestartsWithDefaultClients(t *testing.T) {
 // lost, and sends clients to the others (50). When its session has ended, it refuses acks=1,
 // whichever controllers it had before.
 func TestABrokerThatIsCutOff(t *testing.T) {
-	times := int32(race.Some(9, 3))
+	times := int32(tries.Some(9, 3))
 	history(t, 16, func(w *world, c *clients) {
 		for i := range times {
 			id := 1 + i%3
@@ -142,7 +141,7 @@ func TestCoordinatorsThatArePaused(t *testing.T) {
 // nothing: there is no unclean election after it.
 func TestThePowerFailsEverywhere(t *testing.T) {
 	for _, brokers := range []int32{1, 3} {
-		for _, profile := range []string{"", "interval", "os"}[:race.Some(3, 1)] {
+		for _, profile := range []string{"", "interval", "os"}[:tries.Some(3, 1)] {
 			t.Run(fmt.Sprintf("brokers %d, profile %q", brokers, profile), func(t *testing.T) {
 				historyOf(t, 4, kind{profile: profile, brokers: brokers}, func(w *world, c *clients) {
 					powerFails(w, c)
@@ -223,7 +222,7 @@ func TestTwoOfThreeAreDown(t *testing.T) {
 // Random faults. CHRONIK_SIM_HISTORIES is the number of histories or how long they take,
 // CHRONIK_SIM_SEED the seed of the first one; it alone runs if the number is not set.
 func TestRandomFaults(t *testing.T) {
-	for seed := range seeds(t, "CHRONIK_SIM_HISTORIES", race.Some(5, 2)) {
+	for seed := range seeds(t, "CHRONIK_SIM_HISTORIES", tries.Some(5, 2)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			historyOf(t, seed, kindOf(seed), func(_ *world, c *clients) { c.walk() })
 		})
@@ -234,7 +233,7 @@ func TestRandomFaults(t *testing.T) {
 // serves again: each call that a broker makes under transactions may be the last. CHRONIK_SIM_CALLS
 // is the number of histories or how long they take.
 func TestThePowerFailsAtAnyCall(t *testing.T) {
-	for seed := range seeds(t, "CHRONIK_SIM_CALLS", race.Some(4, 1)) {
+	for seed := range seeds(t, "CHRONIK_SIM_CALLS", tries.Some(4, 1)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			historyOf(t, seed, kind{brokers: 1, busy: true}, func(w *world, _ *clients) {
 				for range 8 {
@@ -257,7 +256,7 @@ func TestHistoriesThatWentWrong(t *testing.T) {
 		{3000007, "a leader lacked committed records, and stayed"},
 		{3100060, "a broker waited for its activation for ever"},
 	}
-	for _, x := range wrong[:race.Some(len(wrong), 1)] {
+	for _, x := range wrong[:tries.Some(len(wrong), 1)] {
 		t.Run(x.what, func(t *testing.T) {
 			historyOf(t, x.seed, kindOf(x.seed), func(_ *world, c *clients) { c.walk() })
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/testing/errfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
 const logDir = "/data/logs"
@@ -172,7 +172,7 @@ func TestAnISRIsSteadyWhileADiskHangs(t *testing.T) {
 		c.inSync()
 		heal := w.ail(1, hanging, time.Hour)
 		left := map[string]bool{}
-		for range race.Some(200, 100) {
+		for range tries.Some(200, 100) {
 			time.Sleep(300 * time.Millisecond)
 			in, all, err := c.isrs(1)
 			if err != nil {
@@ -197,7 +197,7 @@ func TestAnISRIsSteadyWhileADiskHangs(t *testing.T) {
 // in sync again, and nothing is lost.
 func TestDisksThatFailForSeconds(t *testing.T) {
 	for name, how := range map[string]ailment{"EIO": erring, "full": full} {
-		for _, n := range []int32{3, 1}[:race.Some(2, 1)] {
+		for _, n := range []int32{3, 1}[:tries.Some(2, 1)] {
 			t.Run(name, func(t *testing.T) {
 				history(t, uint64(20+n), failsForSeconds(how, n))
 			})
@@ -257,7 +257,7 @@ func TestABrokerThatCannotWriteLeadsNothing(t *testing.T) {
 // A start cannot read the logs of a broker, or of all brokers, for some seconds. Meanwhile brokers
 // that can read them lead, and then everything is in sync again, without a restart.
 func TestLogsThatAStartCannotRead(t *testing.T) {
-	for _, n := range []int32{1, 3}[:race.Some(2, 1)] {
+	for _, n := range []int32{1, 3}[:tries.Some(2, 1)] {
 		t.Run(fmt.Sprint(n, " of 3"), func(t *testing.T) { history(t, 41, unreadableAtStarts(n)) })
 	}
 	t.Run("1 of 1", func(t *testing.T) { historyOf(t, 41, kind{brokers: 1}, unreadableAtStarts(1)) })
@@ -326,7 +326,7 @@ func (c *clients) createElsewhere(id int32) {
 // at once. Another replica is whole and leads, and what was removed is copied again, without a
 // restart.
 func TestFilesThatAreRemovedFromRunningBrokers(t *testing.T) {
-	for _, n := range []int32{2, 1}[:race.Some(2, 1)] {
+	for _, n := range []int32{2, 1}[:tries.Some(2, 1)] {
 		t.Run(fmt.Sprint("on ", n), func(t *testing.T) {
 			history(t, 47, func(w *world, c *clients) {
 				time.Sleep(10 * time.Second)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/testing/race"
 	"github.com/chronik-io/chronik/internal/testing/simtcp"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
 // fronts are further addresses of brokers, each of which leads to its broker unless it is closed.
@@ -124,7 +124,7 @@ func wrongAddress(w *world, c *clients) {
 // has removed them from the ISR, and clients continue, also if it is the controller.
 func TestABrokerThatIsNoLongerReached(t *testing.T) {
 	historyOf(t, 27, kind{apart: true}, func(w *world, c *clients) {
-		for id := int32(1); id <= int32(race.Some(3, 1)); id++ {
+		for id := int32(1); id <= int32(tries.Some(3, 1)); id++ {
 			c.inSync()
 			w.note("none reaches %d", id)
 			w.fronts.close(id, true)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
 // growing is a broker without seeds that becomes the first of three.
@@ -129,7 +129,7 @@ func TestABrokerBecomesTheFirstOfThree(t *testing.T) {
 		"a loss of power": {changes, func(g *growing, n int) { g.w.crashAtCall(1, n, g.w.mode(), g.startAll) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range seeds(t, "CHRONIK_SIM_CALLS", race.Some(6, 1)) {
+			for seed := range seeds(t, "CHRONIK_SIM_CALLS", tries.Some(6, 1)) {
 				n := 1 + int(seed)*37%c.most // as many histories as there are calls have a fault at each
 				t.Run(fmt.Sprint("call ", n), func(t *testing.T) { grow(t, seed, n, c.fault) })
 			}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
 // otherLogs is the second log directory of brokers that have two.
@@ -42,7 +42,7 @@ func (c *clients) moveLogs(id int32) {
 // off and are stopped, at any moment of a move. Nothing is lost, and the moves come to an end.
 func TestLogsMoveBetweenDirectories(t *testing.T) {
 	moves := fault{"move logs", 0, (*clients).moveLogs}
-	for seed := range uint64(race.Some(4, 1)) {
+	for seed := range uint64(tries.Some(4, 1)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			historyOf(t, 60+seed, kind{dirs: 2, brokers: []int32{0, 1}[seed%2]}, func(w *world, c *clients) {
 				for range 12 {

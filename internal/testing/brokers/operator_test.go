@@ -21,7 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
-	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -535,7 +535,7 @@ func TestDamagedLogDirectories(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		t.Run(fmt.Sprint("last copy ", last), func(t *testing.T) {
 			history(t, 42, func(w *world, c *clients) {
-				for i := range int32(race.Some(9, 3)) {
+				for i := range int32(tries.Some(9, 3)) {
 					c.inSync()
 					time.Sleep(w.seconds(3))
 					c.damage(1, last)

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/objects/dirstore"
-	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -61,7 +61,7 @@ func chained(w *world, c *clients) {
 }
 
 // chainTime is how long clients write chains: at least one snapshot is taken in 2.5 s.
-func chainTime() time.Duration { return time.Duration(race.Some(15, 10)) * time.Second }
+func chainTime() time.Duration { return time.Duration(tries.Some(15, 10)) * time.Second }
 
 // judgeSnapshots compares the ends of the partitions of each chain in all snapshots of the store.
 func (w *world) judgeSnapshots(parts []*partition) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/testing/race"
+	"github.com/chronik-io/chronik/internal/testing/tries"
 )
 
 // Leaders of partitions whose old records are only in the object store are killed one after the
@@ -47,7 +47,7 @@ func (c *clients) offset4(p *partition) (int64, error) {
 // Random faults of tiered topics. CHRONIK_SIM_TIERS is the number of histories or how long they
 // take.
 func TestRandomFaultsOfTiers(t *testing.T) {
-	for seed := range seeds(t, "CHRONIK_SIM_TIERS", race.Some(3, 1)) {
+	for seed := range seeds(t, "CHRONIK_SIM_TIERS", tries.Some(3, 1)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			k := kindOf(seed)
 			k.tiered = true

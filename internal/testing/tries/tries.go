@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // Of yields 0, 1, 2 and so on, for the histories of a test. The environment variable holds how many
@@ -43,4 +45,16 @@ func within(d time.Duration, now func() time.Time) iter.Seq[int] {
 		for i := 0; yield(i) && now().Before(end); i++ {
 		}
 	}
+}
+
+// Some returns how many of n similar histories a test tries: all if CHRONIK_EVERY_CALL is set, few
+// under the race detector, and otherwise a number in between, which is nearer to few.
+func Some(n, few int) int {
+	switch {
+	case race.Detector:
+		return few
+	case os.Getenv("CHRONIK_EVERY_CALL") != "":
+		return n
+	}
+	return (n + 2*few) / 3
 }

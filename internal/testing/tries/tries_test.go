@@ -3,6 +3,8 @@ package tries
 import (
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 func TestTheVariableIsANumberOfHistories(t *testing.T) {
@@ -36,6 +38,19 @@ func TestNoHistoryBeginsAfterTheDuration(t *testing.T) {
 		}
 		if n != want {
 			t.Errorf("histories of %v: %d, want %d", takes, n, want)
+		}
+	}
+}
+
+// A test tries all histories where a person or the CI asks for that, and fewer on each change.
+func TestSomeOfTheHistories(t *testing.T) {
+	for value, want := range map[string]int{"": 5, "1": 9} {
+		if race.Detector {
+			want = 3
+		}
+		t.Setenv("CHRONIK_EVERY_CALL", value)
+		if got := Some(9, 3); got != want {
+			t.Errorf("CHRONIK_EVERY_CALL=%q: %d, want %d", value, got, want)
 		}
 	}
 }
