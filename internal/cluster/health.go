@@ -150,7 +150,9 @@ func (c *Cluster) answerHealth(ctx context.Context, known []byte) ([]byte, error
 	if c.o.Health == nil {
 		return nil, errors.New("this process has no health report")
 	}
-	p, err := c.o.Health(ctx).Encode(health.MaxBytes)
+	report := *c.o.Health(ctx)
+	report.Checks = []health.Examined{} // what they saw, each time something else, is asked of the broker itself
+	p, err := report.Encode(health.MaxBytes)
 	if digest := health.Digest(p); err == nil && bytes.Equal(digest, known) {
 		return digest, nil
 	}

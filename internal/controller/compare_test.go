@@ -159,8 +159,9 @@ func TestAMoveComparesNothing(t *testing.T) {
 	w.want("a leader has compared it", "1@2 isr [1] elr [2 3]")
 }
 
-// A running leader that knows of damage gives way only to what is compared.
-func TestADamagedLeaderGivesWayToNothingUncompared(t *testing.T) {
+// A running leader whose log lacks records gives way also to what is not compared: that one may
+// have found it, and does not follow.
+func TestADamagedLeaderGivesWayToAnUncomparedMember(t *testing.T) {
 	w := three(t)
 	w.level(metadata.CompareLevel)
 	w.procs[3].up = false
@@ -169,10 +170,24 @@ func TestADamagedLeaderGivesWayToNothingUncompared(t *testing.T) {
 	w.pass(time.Second)
 	w.procs[1].damaged = []metadata.TopicPartition{tpA}
 	w.pass(2 * time.Second)
-	w.want("the other one is not compared", "1@0 isr [1 2] elr []")
-	w.procs[2].uncompared = false
-	w.pass(time.Second)
-	w.want("it is", "2@1 isr [2] elr []")
+	w.want("it gives way", "2@1 isr [2] elr []")
+}
+
+// A member that was silent once has used up no patience for another one.
+func TestAReportEndsASilence(t *testing.T) {
+	w := stopped(t)
+	all := w.reports
+	w.reports = nil
+	w.crashed(1)
+	w.pass(2 * time.Second)
+	w.reports = map[int32]election.LogState{1: all[1]}
+	w.pass(lossyPatience - 3*time.Second)
+	w.crashed(2) // and does not answer
+	w.pass(5 * time.Second)
+	w.want("the second one has its time", "-1@1 isr [] elr [1 2 3]")
+	w.reports = all
+	w.pass(2 * time.Second)
+	w.want("both have reported", "2@2 isr [2] elr [1 3]")
 }
 
 // The only member of ISR and ELR, a replica below the feature level, and one of a process that

@@ -105,8 +105,8 @@ func (v view) damaged(broker int32) bool {
 // in the ISR, or in the ELR and active, and not among those that are about to leave both. One to
 // which a running leader gives way has to be active and able to lead in either case: the leader
 // knows where its log ends, so it has lost nothing that it acknowledged behind the damage, and can
-// wait for a replica that is down, or for a comparison. A replica that was just started does not
-// know that.
+// wait for a replica that is down. A replica that was just started does not know that. Whether the
+// other one is compared does not count: it may be the one that has found what the leader lacks.
 func (v view) hasOther(p *metadata.Partition, broker int32, gone ...election.Replica) bool {
 	leads := p.Leader == broker && v.Running(broker)
 	stays := func(b int32) bool {
@@ -114,7 +114,7 @@ func (v view) hasOther(p *metadata.Partition, broker int32, gone ...election.Rep
 	}
 	there := func(b int32) bool {
 		works, _ := v.dir(b)
-		return stays(b) && v.Active(b) && works && v.Compared(b)
+		return stays(b) && v.Active(b) && works
 	}
 	return !leads && slices.ContainsFunc(p.ISR, stays) || slices.ContainsFunc(p.ISR, there) || slices.ContainsFunc(p.ELR, there)
 }

@@ -111,6 +111,9 @@ func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 		v := known.of(tp)
 		d, waited := l.decider(v, t, p, now), now-l.stuck[tp]
 		_, missing := silent[tp] // the log that is not known may be the longest
+		if !missing {
+			delete(l.silent, tp)
+		}
 		missing = missing && l.awaits(tp, now)
 		alone := l.aloneFor(d.Comparable(p), waited, now) >= lossyPatience
 		next, changed := d.Compare(*p, reports[tp], alone && !missing)

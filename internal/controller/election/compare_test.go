@@ -32,6 +32,8 @@ func TestCompare(t *testing.T) {
 		{"no report yet", unsure, false, false, ids(1, 2), nil, nil, None, ids(1, 2)},
 		{"no report", unsure, false, true, ids(1, 2), nil, nil, 1, ids(1, 2)},
 		{"no records", unsure, false, false, ids(1, 2), nil, []LogState{at(1, 4, 4, 10), at(2, -1, -1, 12)}, 2, ids(1, 2)},
+		{"equal, and one is damaged", unsure, false, false, ids(1, 2), nil, []LogState{{Broker: 1, End: 10, Damaged: true},
+			{Broker: 2, End: 10}}, 2, ids(1, 2)},
 		{"equal, and one cannot write", brokers{active: ids(1, 2), uncompared: ids(1, 2), full: ids(1)}, false, false, ids(1, 2), nil,
 			[]LogState{at(1, 4, 4, 10), at(2, 4, 4, 10)}, 2, ids(1, 2)},
 		{"the ELR has more", unsure, false, false, ids(1), ids(2), []LogState{at(1, 4, 4, 10), at(2, 4, 4, 12)}, 2, ids(2)},

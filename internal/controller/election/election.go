@@ -270,14 +270,16 @@ func (d Decider) Compare(p metadata.Partition, reports []LogState, waited bool) 
 	return finish(p, next)
 }
 
-// further reports whether the records of a log go further than those of another one, or as far and
-// its broker can write, and the other one cannot. A log that has none knows no epoch.
+// further reports whether the records of a log go further than those of another one, or as far
+// without damage, or so that its broker can write. A log that has none knows no epoch.
 func (d Decider) further(r, than *LogState) bool {
 	switch {
 	case r.RecordEpoch != than.RecordEpoch && min(r.RecordEpoch, than.RecordEpoch) >= 0:
 		return r.RecordEpoch > than.RecordEpoch
 	case r.End != than.End:
 		return r.End > than.End
+	case r.Damaged != than.Damaged:
+		return than.Damaged
 	}
 	return d.View.Writes(r.Broker) && !d.View.Writes(than.Broker)
 }
