@@ -70,7 +70,7 @@ func TestAReplicaThatIsAloneLeadsInTheEnd(t *testing.T) {
 	w.pass(lossyPatience - time.Second)
 	w.want("it waits", "-1@1 isr [] elr [1 2 3]")
 	w.pass(2 * time.Second)
-	w.want("nobody came", "1@2 isr [1] elr [2 3]")
+	w.want("no other one came", "1@2 isr [1] elr [2 3]")
 	if p := w.applier.Image().Partition(tpA); p.Lost() {
 		t.Error("it counts as a loss")
 	}

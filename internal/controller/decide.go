@@ -64,11 +64,7 @@ func (v view) Writes(broker int32) bool {
 }
 
 // Compared implements election.View.
-func (v view) Compared(broker int32) bool {
-	_, placed := v.img.Placement(broker, v.tp) // otherwise none of its records was ever counted
-	state, _ := v.img.State(broker)
-	return !placed || state.Compared(v.tp)
-}
+func (v view) Compared(broker int32) bool { return v.img.Compared(broker, v.tp) }
 
 // able reports whether a broker's replica of the partition can lead or be in sync, and whether it
 // takes records of clients, too.

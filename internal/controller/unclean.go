@@ -106,6 +106,7 @@ func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 	reports, silent := l.reports(ctx, img, ask)
 	l.asked = l.opt.Now() // a broker that does not answer delays only every other step
 	var changes []change
+	alone := 0
 	for _, tp := range due {
 		t, p := img.TopicByID(tp.Topic), img.Partition(tp)
 		v := known.of(tp)
@@ -115,8 +116,11 @@ func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 			delete(l.silent, tp)
 		}
 		missing = missing && l.awaits(tp, now)
-		alone := l.aloneFor(d.Comparable(p), waited, now) >= lossyPatience
-		next, changed := d.Compare(*p, reports[tp], alone && !missing)
+		patient := l.aloneFor(d.Comparable(p), waited, now) >= lossyPatience
+		next, changed := d.Compare(*p, reports[tp], patient && !missing)
+		if changed && len(reports[tp]) < 2 {
+			alone++
+		}
 		if !changed && l.mayLose(img, t, v, p, waited) && !missing {
 			d.ISRLost = true
 			next, changed = d.Unclean(*p, reports[tp])
@@ -126,6 +130,10 @@ func (l *Loop) electByLogs(ctx context.Context, now time.Duration) error {
 		}
 		logChoice(l.opt.Log, t, tp, &next, reports[tp], "the configuration")
 		changes = append(changes, newChange(img, tp, p, next))
+	}
+	if alone > 0 {
+		l.opt.Log.Warn("choosing leaders that came back after an unclean stop, and with whose logs no other one could be compared",
+			zap.Int("partitions", alone))
 	}
 	revision, err := submit(ctx, l.store, changes)
 	return errors.Join(err, l.opt.Images.WaitShown(ctx, revision))

@@ -189,6 +189,14 @@ func (m *Image) Moved(from *Image, at BrokerTopic) iter.Seq[int32] {
 	}
 }
 
+// Compared reports whether a broker's replica of a partition has lost nothing unnoticed, as far as
+// its state says; see BrokerState.Uncompared. One that has no directory has no record that counts.
+func (m *Image) Compared(broker int32, tp TopicPartition) bool {
+	_, placed := m.Placement(broker, tp)
+	state, _ := m.State(broker)
+	return !placed || !state.Uncompared && !slices.Contains(state.UncomparedLogs, tp)
+}
+
 // Placements iterates over the topics of which a broker has recorded replicas, in no order.
 func (m *Image) Placements(broker int32) iter.Seq[[16]byte] {
 	return func(yield func([16]byte) bool) {

@@ -174,11 +174,6 @@ type BrokerState struct {
 	UncomparedLogs []TopicPartition `json:"uncomparedLogs,omitempty"`
 }
 
-// Compared reports whether the log of a partition has lost nothing unnoticed.
-func (s *BrokerState) Compared(tp TopicPartition) bool {
-	return !s.Uncompared && !slices.Contains(s.UncomparedLogs, tp)
-}
-
 // Equal reports whether two states are the same.
 func (s *BrokerState) Equal(o *BrokerState) bool {
 	return s.Liveness == o.Liveness && s.Incarnation == o.Incarnation && slices.Equal(s.Unable, o.Unable) &&

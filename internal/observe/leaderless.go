@@ -32,7 +32,7 @@ func leaderless(img *metadata.Image, tp metadata.TopicPartition, p *metadata.Par
 	slices.Sort(could)
 	there := slices.DeleteFunc(slices.Clone(could), func(id int32) bool { return !active(img, id) || !hasLog(img, id, tp) })
 	switch {
-	case len(there) == 1 && len(could) > 1 && !compared(img, there[0], tp):
+	case len(there) == 1 && len(could) > 1 && !img.Compared(there[0], tp):
 		return view.Leaderless{Why: view.Comparison, Brokers: slices.DeleteFunc(could, func(id int32) bool { return id == there[0] })}
 	case len(there) > 0:
 		return view.Leaderless{Why: view.Elected, Brokers: could}
@@ -41,13 +41,6 @@ func leaderless(img *metadata.Image, tp metadata.TopicPartition, p *metadata.Par
 		return view.Leaderless{Why: view.ForBrokers, Brokers: away, Sole: len(away) == len(p.Replicas)}
 	}
 	return view.Leaderless{Why: view.ForDirectory, Brokers: could, Sole: len(p.Replicas) == 1 && len(img.Brokers()) > 1}
-}
-
-// compared reports whether a broker's log has lost nothing unnoticed.
-func compared(img *metadata.Image, broker int32, tp metadata.TopicPartition) bool {
-	_, placed := img.Placement(broker, tp)
-	state, _ := img.State(broker)
-	return !placed || state.Compared(tp)
 }
 
 func active(img *metadata.Image, broker int32) bool {

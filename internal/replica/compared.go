@@ -24,8 +24,9 @@ type comparison struct {
 // caller holds mu, and this broker leads.
 func (p *Partition) wholeLocked() int64 { return max(p.role.Load().epochStart, p.lead.High()) }
 
-// CompareTo notes up to where every record is committed that the leader of an epoch had when this
-// broker subscribed. The log agrees with the leader's up to its end.
+// CompareTo notes what the leader of an epoch named when it accepted this broker's subscription:
+// all records that were committed by then are below whole. The log agrees with the leader's up to
+// its end.
 func (p *Partition) CompareTo(epoch int32, whole int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,8 +56,7 @@ func (m *Manager) Uncompared(img *metadata.Image, most int) (all bool, logs []me
 	for t := range img.Topics() {
 		for i, part := range t.Partitions.All() {
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-			_, placed := img.Placement(m.opt.Self, tp)
-			if !placed || state.Compared(tp) || !shared(part, m.opt.Self) {
+			if img.Compared(m.opt.Self, tp) || !shared(part, m.opt.Self) {
 				continue
 			}
 			if p, err := m.Partition(t.ID, i); err == nil && p.Compared() {

@@ -23,7 +23,7 @@ const (
 	LeaveUnaware                     // a replica leaves the ISR before it knows that it does not lead any longer
 	LeadUnable                       // a leader that leaves gives way to one that cannot write although it can
 	LeadUncompared                   // a replica that is not compared leads
-	LeaveOne                         // of an ISR that may have one member, what leaves is not eligible
+	LeaveOne                         // what leaves an ISR of which one member remains is not eligible
 	CompareAlone                     // a replica leads by comparison with no other one
 	CompareLed                       // a comparison counts the epochs in which a log led
 	ForgetLoss                       // the loss of the only replica begins no epoch as after an unclean election

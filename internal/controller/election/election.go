@@ -92,11 +92,11 @@ type Replica struct {
 func (d Decider) Leave(p metadata.Partition, all Leaving) (metadata.Partition, bool) {
 	next, rest := p, p.ISR
 	whole := all.Fenced
-	for _, x := range all.Damaged {
-		rest = without(rest, x.Broker)
-	}
 	for _, b := range all.Fenced {
 		rest = without(rest, b)
+	}
+	for _, x := range all.Damaged {
+		rest = without(rest, x.Broker)
 	}
 	for _, b := range all.Drained {
 		if p.Leader != b && len(rest) > 1 && d.knows(&p, b) {
@@ -237,7 +237,7 @@ func (d Decider) Comparable(p *metadata.Partition) []int32 {
 	return able
 }
 
-// Compare elects one of the members of ISR and ELR that can lead although none of them is compared.
+// Compare elects one of the members that Comparable returns, by their logs.
 // Each of them had every committed record, so what one has lost unnoticed, another one has: the one
 // whose records go furthest leads, of equal ones first one that can write. The epochs in which they
 // led do not count: a log may have led last and have lost what it had before. One report alone says
@@ -286,8 +286,9 @@ func (d Decider) further(r, than *LogState) bool {
 
 // Unclean elects the active replica with the most records, by last epoch and end, although it may
 // lack acknowledged ones. It does nothing as long as the partition has a leader or Elect finds one.
-// Of members of ISR and ELR, one leads that Compare finds: nothing is lost by that. The caller must
-// log another result as a loss of data.
+// If Compare finds a member of ISR or ELR, that one leads, and the record remembers no loss: what
+// other members know to be committed is still kept. The caller must log another result as a loss of
+// data.
 func (d Decider) Unclean(p metadata.Partition, reports []LogState) (metadata.Partition, bool) {
 	next := p
 	if d.elect(&next); next.Leader != None {

@@ -95,7 +95,7 @@ var rules = []rule{
 	{"any replica that runs shortens the wait for a comparison", "controller/unclean.go",
 		"l.aloneFor(d.Comparable(p), waited, now)", "l.aloneFor(p.Replicas, waited, now)", "TestAReplicaThatIsNoMemberShortensNoWait"},
 	{"a comparison ignores a member that does not report", "controller/unclean.go",
-		"alone && !missing)", "alone)", "TestAComparisonWaitsForReports"},
+		"patient && !missing)", "patient)", "TestAComparisonWaitsForReports"},
 	{"a silence that has ended uses up the patience for another one", "controller/unclean.go",
 		"if !missing {", "if false {", "TestAReportEndsASilence"},
 	{"a log is compared before it has what was committed", "replica/compared.go",
