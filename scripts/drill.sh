@@ -32,7 +32,7 @@ alone=30        # s within which three brokers may heal a fault without a person
 within="${WITHIN:-5000}" # ms in which a fault must be reported
 records=40000 # acknowledged before the fault, each with its number
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-drill.XXXXXX")"
-pids=() ports=() admins=() flags=() wrap=() profile=() also=() unchosen='' load=() watcher='' mounted='' frozen='' loop='' failed=''
+pids=() ports=() admins=() flags=() wrap=() profile=() also=() unchosen='' load=() watcher='' mounted='' frozen='' loop='' failed='' died='' rows=()
 unset CHRONIKCTL_CONTEXT
 
 finish() {
@@ -42,12 +42,16 @@ finish() {
   stop_load
   for i in $(every); do kill_broker "$i"; done
   release
-  [ "$rc" = 0 ] || { tail -n 4 "$work"/*/*/broker.log "$work"/*/followed 2>/dev/null || true; }
+  if [ "$rc" != 0 ]; then # the reason last: it is what the end of a long log shows
+    tail -n 4 "$work"/*/*/broker.log "$work"/*/followed 2>/dev/null || true
+    [ ${#rows[@]} = 0 ] || printf '%s\n' '' "${rows[@]}"
+    echo "drill: ${died:-it ended with $rc}"
+  fi
   rm -rf --one-file-system "$work"
   exit "$rc"
 }
 trap finish EXIT
-die() { echo "drill: $*" >&2; exit 1; }
+die() { died="$*"; exit 1; }
 now() { date +%s%3N; }
 until_true() { # until_true SECONDS COMMAND...
   local end=$(($(now) + $1 * 1000))
@@ -142,11 +146,23 @@ begin() {
 }
 numbered() { seq -f '%09.0f a record that an acknowledgement was waited for, and that must be found again after the fault' "$1" "$2"; }
 loaded() { grep -q 'produce [1-9]' "$dir/load.log"; }
-# healthy: every broker finds nothing, and all replicas are in sync.
+# healthy: no broker has a finding of its own, and all replicas are in sync.
 healthy() {
   local i
-  for i in $(every); do ask "$i" --timeout 5s cluster health || return 1; done
+  for i in $(every); do
+    ask "$i" --timeout 5s cluster health -o json >"$work/now" || [ $? = 4 ] || return 1
+    wrong "$work/now" >"$work/wrong" || return 1
+    [ ! -s "$work/wrong" ] || { cat "$work/wrong"; return 1; }
+  done
   in_sync
+}
+# wrong FILE: the findings in the output of cluster health, one a line: CHECK SUBJECT PROBLEM. Notes
+# do not count, nor what this machine has: a full or slow disk that others use, too, a clock that was
+# set. Fails if the file is no report.
+wrong() {
+  jq -e .findings "$1" >/dev/null && jq -r --arg own "$mounted" '.findings[] | select(.severity != "note")
+    | select(IN(.check; "sync", "clock", "memory", "files", "boot") or .check == "space" and ($own == "" or (.subject | contains($own) | not)) | not)
+    | [.check, .subject, .problem] | @tsv' "$1"
 }
 in_sync() {
   chronikctl --timeout 5s topic describe kept -o json | jq -e 'all(.. | objects | select(has("isr")); (.isr | length) == (.replicas | length))'
@@ -220,9 +236,10 @@ watch() {
   while :; do
     local i calm=yes since="${since:-}"
     for i in $(every); do
-      ask "$i" --timeout 5s cluster health -o json >"$dir/watched" 2>/dev/null && continue
+      ask "$i" --timeout 5s cluster health -o json >"$dir/watched" 2>/dev/null || true
+      ! wrong "$dir/watched" >"$dir/wrong" || [ -s "$dir/wrong" ] || continue
       calm=''
-      jq -r '.findings[] | select(.severity != "note") | [.check, .subject, .problem] | @tsv' "$dir/watched" 2>/dev/null >>"$dir/seen" || true
+      cat "$dir/wrong" >>"$dir/seen"
     done
     if [ -n "$calm" ] && ! in_sync; then
       since="${since:-$(now)}"
@@ -302,7 +319,6 @@ restored() {
   timeout 60 chronikctl consume kept 2>/dev/null | cut -c1-9 | sort -u >"$dir/read" || { problem='after the remedy records cannot be read'; return 1; }
   lost=$(numbered 1 $((records + 100)) | cut -c1-9 | comm -23 - "$dir/read" | wc -l)
 }
-rows=()
 row() { # row FAULT REPORTED RESTORED LOST WHAT
   rows+=("| $1 | $2 | $3 | $4 | $5 |")
   echo "${rows[-1]}"

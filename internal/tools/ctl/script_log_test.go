@@ -12,7 +12,7 @@ import (
 )
 
 // broker DIR starts a broker on a data directory until the script ends, and sets $LIVE to its
-// address.
+// address. With - as DIR it is in memory: its health does not depend on this machine's disk.
 func broker(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: broker DIR [SETTING=VALUE...]")
@@ -22,7 +22,11 @@ func broker(ts *testscript.TestScript, neg bool, args []string) {
 		name, value, _ := strings.Cut(s, "=")
 		settings[name] = value
 	}
-	b, err := chronik.Open(context.Background(), ts.MkAbs(args[0]), chronik.Options{Settings: settings})
+	start := func(ctx context.Context, o chronik.Options) (*chronik.Broker, error) { return chronik.Open(ctx, ts.MkAbs(args[0]), o) }
+	if args[0] == "-" {
+		start = chronik.OpenMemory
+	}
+	b, err := start(context.Background(), chronik.Options{Settings: settings})
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(b.Close()) })
 	ts.Setenv("LIVE", b.Addr())

@@ -55,7 +55,7 @@ func maintainBroker(a *app.App) *cobra.Command {
 			"--wait. Maintain the next broker when it has exited with 0.\n" +
 			"Its user needs describe and alter on the cluster, and describe and describe-configs on all topics.\n" +
 			"Without COMMAND it ends when the broker can be stopped, whose leaderships do not return on their own. With --end it does what\n" +
-			"follows COMMAND. Nothing is stored: an interrupted command can be repeated.",
+			"follows COMMAND; of what cluster health says, it waits only for what keeps the broker from serving. Nothing is stored: an interrupted command can be repeated.",
 		Example: "  chronikctl broker maintain 3 -- ssh broker-3 systemctl restart chronikd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := brokerID(args[0])
@@ -85,7 +85,8 @@ type maintenance struct {
 	cl   *kgo.Client
 	id   int32
 	wait time.Duration // for replicas that are not in sync, each time
-	was  verdicts      // before the command
+	was  verdicts      // before the command; of --end, which brokers answer
+	end  bool          // nothing is known from before: only findings that end with a start count
 }
 
 func (x *maintenance) do(ctx context.Context, end bool, command []string) error {
@@ -96,13 +97,14 @@ func (x *maintenance) do(ctx context.Context, end bool, command []string) error 
 	if err := registered(ctx, x.cl, m, x.id, fmt.Sprintf("maintain broker %d", x.id)); err != nil {
 		return err
 	}
-	if end { // what it reports may be older than its restart, but not that it starts
+	if end {
 		if x.was, err = x.verdicts(ctx); err != nil {
 			return err
 		}
-		x.was = x.was.lasting()
-	}
-	if end {
+		for broker := range x.was {
+			x.was[broker] = nil
+		}
+		x.end = true
 		if err := x.inSync(ctx, -1); err != nil {
 			return err
 		}
@@ -379,6 +381,9 @@ func (x *maintenance) worse(ctx context.Context, m kadm.Metadata, before int64) 
 	if err != nil {
 		return "", err
 	}
+	if x.end {
+		now = now.starting()
+	}
 	return now.worse(x.was), nil
 }
 
@@ -427,13 +432,13 @@ func reported(r *health.Report, id int32) (list []health.Finding) {
 	return list
 }
 
-// lasting returns the reports without findings about the state of the broker, which end when it
-// has started.
-func (v verdicts) lasting() verdicts {
+// starting returns the findings that say that the broker has not started, or serves no clients. Its
+// other findings may be older than the restart, although others hear them only after it.
+func (v verdicts) starting() verdicts {
 	state := []string{health.CheckBrokers, health.CheckReports, health.CheckServing, health.CheckMembership}
 	all := verdicts{}
 	for broker, list := range v {
-		all[broker] = slices.DeleteFunc(list, func(f health.Finding) bool { return slices.Contains(state, f.Check) })
+		all[broker] = slices.DeleteFunc(list, func(f health.Finding) bool { return !f.NotReady && !slices.Contains(state, f.Check) })
 	}
 	return all
 }

@@ -55,7 +55,7 @@ func TestACommandMayLeaveAProcess(t *testing.T) {
 }
 
 // A broker has restarted when no broker reports more of it than before: not that it starts, is
-// fenced, or is not heard.
+// fenced, or is not heard. If nothing is known from before, only these count.
 func TestWhatBrokersReportOfARestartedOne(t *testing.T) {
 	all := func(r *health.Report) verdicts { return verdicts{1: reported(r, 2)} }
 	heard := health.Other{Broker: 2, Version: "v", Current: true}
@@ -92,8 +92,18 @@ func TestWhatBrokersReportOfARestartedOne(t *testing.T) {
 		t.Errorf("without an answer: %q", got)
 	}
 	fenced := all(finding(health.NoBroker, health.CheckBrokers, health.Bad, "broker 2"))
-	if fenced.worse(fenced) != "" || fenced.worse(fenced.lasting()) == "" {
+	answered := verdicts{1: nil} // with --end
+	if fenced.worse(fenced) != "" || fenced.starting().worse(answered) == "" {
 		t.Error("--end accepts a broker that is fenced")
+	}
+	full := finding(2, "space", health.Bad, "disk of /d")
+	full.Findings[0].NotReady = true
+	if all(full).starting().worse(answered) == "" {
+		t.Error("--end accepts a broker that rejects records")
+	}
+	// Others may hear only after a start what was so before.
+	if got := all(finding(2, "space", health.Warn, "disk of /d")).starting().worse(answered); got != "" {
+		t.Errorf("--end waits for more than the start: %s", got)
 	}
 }
 
