@@ -22,7 +22,9 @@ func broker(ts *testscript.TestScript, neg bool, args []string) {
 		name, value, _ := strings.Cut(s, "=")
 		settings[name] = value
 	}
-	start := func(ctx context.Context, o chronik.Options) (*chronik.Broker, error) { return chronik.Open(ctx, ts.MkAbs(args[0]), o) }
+	start := func(ctx context.Context, o chronik.Options) (*chronik.Broker, error) {
+		return chronik.Open(ctx, ts.MkAbs(args[0]), o)
+	}
 	if args[0] == "-" {
 		start = chronik.OpenMemory
 	}
