@@ -51,7 +51,7 @@ finish() {
   exit "$rc"
 }
 trap finish EXIT
-die() { died="$*"; exit 1; }
+die() { died="$*"; echo "drill: $*" >&2; exit 1; }
 now() { date +%s%3N; }
 until_true() { # until_true SECONDS COMMAND...
   local end=$(($(now) + $1 * 1000))
@@ -146,7 +146,7 @@ begin() {
 }
 numbered() { seq -f '%09.0f a record that an acknowledgement was waited for, and that must be found again after the fault' "$1" "$2"; }
 loaded() { grep -q 'produce [1-9]' "$dir/load.log"; }
-# healthy: no broker has a finding of its own, and all replicas are in sync.
+# healthy: no broker has a finding that is not the machine's, and all replicas are in sync.
 healthy() {
   local i
   for i in $(every); do
@@ -157,11 +157,11 @@ healthy() {
   in_sync
 }
 # wrong FILE: the findings in the output of cluster health, one a line: CHECK SUBJECT PROBLEM. Notes
-# do not count, nor what this machine has: a full or slow disk that others use, too, a clock that was
-# set. Fails if the file is no report.
+# do not count, nor what other programs cause on this machine: a full or slow disk that is not the
+# drill's own, a clock that was set. Fails if the file is no report.
 wrong() {
-  jq -e .findings "$1" >/dev/null && jq -r --arg own "$mounted" '.findings[] | select(.severity != "note")
-    | select(IN(.check; "sync", "clock", "memory", "files", "boot") or .check == "space" and ($own == "" or (.subject | contains($own) | not)) | not)
+  [ -s "$1" ] && jq -e .findings "$1" >/dev/null && jq -r --arg own "$mounted" '.findings[] | select(.severity != "note")
+    | select(.check == "clock" or IN(.check; "sync", "space") and ($own == "" or (.subject | contains($own) | not)) | not)
     | [.check, .subject, .problem] | @tsv' "$1"
 }
 in_sync() {
@@ -643,7 +643,7 @@ killed-without-journal() {
 
 [ $# -gt 0 ] || set -- "${all[@]}"
 for fault in "$@"; do
-  [[ " ${all[*]} " == *" $fault "* ]] || { echo "there is no fault $fault; there are: ${all[*]}"; exit 1; }
+  [[ " ${all[*]} " == *" $fault "* ]] || die "there is no fault $fault; there are: ${all[*]}"
 done
 echo '| fault | reported after | service restored | records lost | what was followed |'
 echo '|---|---|---|---|---|'

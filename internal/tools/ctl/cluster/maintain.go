@@ -55,7 +55,7 @@ func maintainBroker(a *app.App) *cobra.Command {
 			"--wait. Maintain the next broker when it has exited with 0.\n" +
 			"Its user needs describe and alter on the cluster, and describe and describe-configs on all topics.\n" +
 			"Without COMMAND it ends when the broker can be stopped, whose leaderships do not return on their own. With --end it does what\n" +
-			"follows COMMAND; of what cluster health says, it waits only for what keeps the broker from serving. Nothing is stored: an interrupted command can be repeated.",
+			"follows COMMAND: since nothing is known from before, it waits until cluster health says nothing bad of the broker. Nothing is stored: an interrupted command can be repeated.",
 		Example: "  chronikctl broker maintain 3 -- ssh broker-3 systemctl restart chronikd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := brokerID(args[0])
@@ -86,7 +86,7 @@ type maintenance struct {
 	id   int32
 	wait time.Duration // for replicas that are not in sync, each time
 	was  verdicts      // before the command; of --end, which brokers answer
-	end  bool          // nothing is known from before: only findings that end with a start count
+	end  bool          // nothing is known from before: only serious findings count
 }
 
 func (x *maintenance) do(ctx context.Context, end bool, command []string) error {
@@ -382,7 +382,7 @@ func (x *maintenance) worse(ctx context.Context, m kadm.Metadata, before int64) 
 		return "", err
 	}
 	if x.end {
-		now = now.starting()
+		now = now.serious()
 	}
 	return now.worse(x.was), nil
 }
@@ -432,13 +432,15 @@ func reported(r *health.Report, id int32) (list []health.Finding) {
 	return list
 }
 
-// starting returns the findings that say that the broker has not started, or serves no clients. Its
-// other findings may be older than the restart, although others hear them only after it.
-func (v verdicts) starting() verdicts {
+// serious returns the findings that are bad, or say that the broker has not started or serves no
+// clients. Its warnings may be older than the restart, although others hear them only after it.
+func (v verdicts) serious() verdicts {
 	state := []string{health.CheckBrokers, health.CheckReports, health.CheckServing, health.CheckMembership}
 	all := verdicts{}
 	for broker, list := range v {
-		all[broker] = slices.DeleteFunc(list, func(f health.Finding) bool { return !f.NotReady && !slices.Contains(state, f.Check) })
+		all[broker] = slices.DeleteFunc(list, func(f health.Finding) bool {
+			return f.Severity != health.Bad && !f.NotReady && !slices.Contains(state, f.Check)
+		})
 	}
 	return all
 }

@@ -93,16 +93,14 @@ func TestWhatBrokersReportOfARestartedOne(t *testing.T) {
 	}
 	fenced := all(finding(health.NoBroker, health.CheckBrokers, health.Bad, "broker 2"))
 	answered := verdicts{1: nil} // with --end
-	if fenced.worse(fenced) != "" || fenced.starting().worse(answered) == "" {
+	if fenced.worse(fenced) != "" || fenced.serious().worse(answered) == "" {
 		t.Error("--end accepts a broker that is fenced")
 	}
-	full := finding(2, "space", health.Bad, "disk of /d")
-	full.Findings[0].NotReady = true
-	if all(full).starting().worse(answered) == "" {
-		t.Error("--end accepts a broker that rejects records")
+	if all(finding(2, "certificate", health.Bad, "listener")).serious().worse(answered) == "" {
+		t.Error("--end accepts a broker that clients refuse")
 	}
 	// Others may hear only after a start what was so before.
-	if got := all(finding(2, "space", health.Warn, "disk of /d")).starting().worse(answered); got != "" {
+	if got := all(finding(2, "space", health.Warn, "disk of /d")).serious().worse(answered); got != "" {
 		t.Errorf("--end waits for more than the start: %s", got)
 	}
 }
