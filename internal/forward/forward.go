@@ -178,6 +178,7 @@ func (f *Forwarder) tunnel(r *network.Request, broker int32) (*tunnel, error) {
 		r.OnEnd(c.end)
 	}
 	to := f.target(broker)
+	r.WaitsAt(to.busy, "")
 	nc, err := f.o.Dial(f.ctx, broker, adopted(r))
 	if to.dialed(err, time.Now()) {
 		f.o.Log.Warn("requests of clients cannot be passed to a broker", zap.Int32("broker", broker), zap.Error(err))

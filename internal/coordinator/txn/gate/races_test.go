@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/testing/replicatest"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // An expiry ends a batch at every stage, once.
@@ -96,6 +97,23 @@ func TestExpiryInTheLogsQueue(t *testing.T) {
 	free()
 	b.wants(t, storage.ErrOutOfOrderSequence)
 	w.wantStored(0, 7)
+	w.wantEmpty()
+}
+
+// Batches behind the one that begins the transaction wait for the log, as that one does, and not for
+// the coordinator.
+func TestWhatAnOpeningHoldsUpWaitsForTheLog(t *testing.T) {
+	w := newWorld(t, 1)
+	free := w.stick(0)
+	a, b := w.send(tv2, 0, 0), w.send(tv2, 0, 1)
+	for _, s := range []*sent{a, b} {
+		if got := s.entry.Waits(nil); len(got) != 1 || got[0].Step != view.StepLog {
+			t.Errorf("%+v", got)
+		}
+	}
+	free()
+	a.wants(t, nil)
+	b.wants(t, nil)
 	w.wantEmpty()
 }
 

@@ -10,6 +10,9 @@ func (e *Entry) Waits(list []view.WaitStep) []view.WaitStep {
 	q := e.queue
 	q.shard.mu.Lock()
 	state, t := e.state, e.try
+	if state == waiting && q.opening != nil { // the coordinator has accepted the partition
+		state, t = q.opening.entry.state, q.opening
+	}
 	q.shard.mu.Unlock()
 	switch state {
 	case waiting:
