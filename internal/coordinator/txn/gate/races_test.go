@@ -100,8 +100,8 @@ func TestExpiryInTheLogsQueue(t *testing.T) {
 	w.wantEmpty()
 }
 
-// Batches behind the one that begins the transaction wait for the log, as that one does, and not for
-// the coordinator.
+// Batches behind the one that begins the transaction wait for the log, as that one does, and not
+// for the coordinator.
 func TestWhatAnOpeningHoldsUpWaitsForTheLog(t *testing.T) {
 	w := newWorld(t, 1)
 	free := w.stick(0)
