@@ -10,6 +10,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tool="$1"
 shift
+mkdir -p .cache # a clone has none
 "$tool" "$@" | tee .cache/release.log
 [ -n "${SIGN:-}" ] || { echo "not signed: SIGN names no command (SECURITY.md)"; exit 0; }
 into="$(sed -n '1s/.* in //p' .cache/release.log)"
