@@ -477,6 +477,29 @@ func TestAClientThatHangsUp(t *testing.T) {
 	<-w.targets[2].ended
 }
 
+// While the first connection to another broker is made, the request waits for that broker.
+func TestAFirstConnectionIsWaitedFor(t *testing.T) {
+	dialing := make(chan struct{})
+	w := newWorld(t, func(o *Options) {
+		dial := o.Dial
+		o.Dial = func(ctx context.Context, broker int32, a *network.Adopted) (net.Conn, error) {
+			dialing <- struct{}{}
+			<-dialing
+			return dial(ctx, broker, a)
+		}
+	})
+	c := w.client()
+	c.send(produce, "2", "one")
+	<-dialing
+	list := w.server.Waits(view.MaxWaits).List
+	if len(list) != 1 || len(list[0].Steps) != 1 || list[0].Steps[0].Step != view.StepBrokers ||
+		!slices.Equal(list[0].Steps[0].Brokers, []int32{2}) {
+		t.Errorf("%+v", list)
+	}
+	dialing <- struct{}{}
+	c.want(1, "one")
+}
+
 func TestAStopEndsWhatWaits(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.client()

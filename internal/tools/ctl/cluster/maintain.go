@@ -51,11 +51,12 @@ func maintainBroker(a *app.App) *cobra.Command {
 		ValidArgsFunction: a.Brokers(1),
 		Long: "maintain waits until all replicas of the cluster are in sync, makes other brokers lead what the broker leads, and runs COMMAND.\n" +
 			"COMMAND restarts the broker, and ends when that is ready, as systemctl restart does. Then maintain waits until all replicas are in\n" +
-			"sync again and cluster health says no more of the broker than before, and spreads the leaderships over all brokers. It exits with 1 if COMMAND fails, or if replicas are not in sync within\n" +
-			"--wait. Maintain the next broker when it has exited with 0.\n" +
+			"sync again and cluster health says no more of the broker than before, and spreads the leaderships over all brokers. It exits\n" +
+			"with 1 if COMMAND fails, or if replicas are not in sync within --wait. Maintain the next broker when it has exited with 0.\n" +
 			"Its user needs describe and alter on the cluster, and describe and describe-configs on all topics.\n" +
 			"Without COMMAND it ends when the broker can be stopped, whose leaderships do not return on their own. With --end it does what\n" +
-			"follows COMMAND: since nothing is known from before, it waits until cluster health says nothing bad of the broker. Nothing is stored: an interrupted command can be repeated.",
+			"follows COMMAND: since nothing is known from before, it waits until cluster health says nothing bad of the broker.\n" +
+			"Nothing is stored: an interrupted command can be repeated.",
 		Example: "  chronikctl broker maintain 3 -- ssh broker-3 systemctl restart chronikd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := brokerID(args[0])
