@@ -63,6 +63,8 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 		kgo.ClientID("chronikctl"),
 		kgo.SoftwareNameAndVersion("chronikctl", SoftwareVersion(a.Version)),
 		kgo.RetryTimeoutFn(retries),
+		kgo.RequestRetries(math.MaxInt32), // as many as the time allows
+		kgo.RetryBackoffFn(backoff),
 		kgo.RecordDeliveryTimeout(max(timeout, time.Second)),
 		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the library's minimum
 		kgo.Dialer(d.dial),
@@ -96,6 +98,12 @@ const (
 	retryShare = 3
 	listShare  = 10
 )
+
+// backoff returns the wait after n attempts that failed. The library's own doubles up to 2.5 s, so a
+// command would end seconds after a broker has answered, or after refusedFor.
+func backoff(n int) time.Duration {
+	return min(retryGap<<min(max(n-1, 0), 10), maxRetryGap)
+}
 
 // probeResult is what a probe of the brokers' addresses found.
 type probeResult struct {
@@ -243,8 +251,12 @@ func SoftwareVersion(v string) string {
 	return clean
 }
 
-// retryGap is the wait before a coordinator is asked again.
-const retryGap = 100 * time.Millisecond
+// retryGap is the wait before a request is repeated for the first time, and before a coordinator is
+// asked again; maxRetryGap is the longest.
+const (
+	retryGap    = 100 * time.Millisecond
+	maxRetryGap = 400 * time.Millisecond
+)
 
 // WhenReady retries ask while the coordinator of a group or of a transaction is being found or
 // loaded, as long as requests are repeated.

@@ -47,3 +47,11 @@ func TestWhyABrokerIsSilent(t *testing.T) {
 		}
 	}
 }
+
+func TestRepeatsAreNeverFarApart(t *testing.T) {
+	for n := range 100 {
+		if gap := backoff(n); gap < retryGap || gap > maxRetryGap {
+			t.Errorf("after %d failures, the next attempt is %v later", n, gap)
+		}
+	}
+}
