@@ -13,7 +13,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 	"github.com/chronik-io/chronik/internal/audit"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/logtail"
+	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/share"
 )
@@ -144,21 +144,16 @@ func Handler(o Options) http.Handler {
 		g.audit = o.Audit
 	}
 	mux := &paths{mux: http.NewServeMux()}
-	mux.Handle(
-		"GET /metrics",
-		g.bounded(newSlots(maxScrapes), scrapeTime, inTurn(promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry}))),
-	)
+	process := metrics.OfProcess()
+	scraped := promhttp.HandlerFor(prometheus.Gatherers{process, o.Registry}, promhttp.HandlerOpts{Registry: process})
+	mux.Handle("GET /metrics", g.bounded(newSlots(maxScrapes), scrapeTime, inTurn(scraped)))
 	mux.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }))
 	replicas := new(pause.Seldom[int])
 	mux.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { o.readyz(w, r, g.mayRead(r), replicas) }))
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", o.Level)
 	mux.Handle("PUT /loglevel", g.fromThisMachine(http.MaxBytesHandler(o.Level, maxBody)))
-	for path, profile := range map[string]http.HandlerFunc{
-		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
-	} {
-		mux.Handle("GET /debug/pprof/"+path, g.control(g.profiles, profile))
-	}
+	mux.Handle("GET "+profilesPath, g.control(g.profiles, http.HandlerFunc(goProfiles)))
 	(&jsonAPI{o}).register(mux, g)
 	mountPage(mux.mux, g, o.page, mux.index)
 	return g.door(mux.mux)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -40,7 +41,7 @@ func (f *fixed) Phase() string                         { return f.is.Phase }
 func options() (Options, *fixed) {
 	h := &fixed{health.Report{Broker: 7, Phase: "starting", Findings: []health.Finding{}}}
 	return Options{
-		Registry: metrics.NewRegistry(),
+		Registry: prometheus.NewRegistry(),
 		Level:    zap.NewAtomicLevel(),
 		Health:   h,
 		Log:      zap.NewNop(),

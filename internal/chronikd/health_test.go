@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/metrics"
 )
 
 // A broker that is not ready reports why, in one line; it is alive nevertheless.
@@ -20,7 +20,7 @@ func TestHealthReportsWhyItIsNotReady(t *testing.T) {
 	m := checks.Start(checks.Options{Log: zap.NewNop()})
 	defer m.Stop(context.Background())
 	s := httptest.NewServer(
-		admin.Handler(admin.Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: m, Log: zap.NewNop()}),
+		admin.Handler(admin.Options{Registry: prometheus.NewRegistry(), Level: zap.NewAtomicLevel(), Health: m, Log: zap.NewNop()}),
 	)
 	defer s.Close()
 	at := strings.TrimPrefix(s.URL, "http://")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
@@ -104,7 +105,7 @@ type Cluster struct {
 func Open(o Options) (*Cluster, error) {
 	c := &Cluster{o: o, began: time.Now(), others: others{heard: map[int32]health.Heard{}, asked: map[int32]bool{}}}
 	if !c.Linked() { // the rest is news of other brokers
-		c.o.Log = o.Log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+		c.o.Log = o.Log.WithOptions(zap.WrapCore(func(of zapcore.Core) zapcore.Core { return warnings{of} }))
 		o = c.o
 	}
 	own := ""

@@ -106,6 +106,16 @@ type Listener struct {
 	over                  map[string]string // the listener's own keys of `tls:`
 }
 
+// Source returns where a setting was set, or SourceDefault.
+func (c *Config) Source(name string) string {
+	for _, s := range c.Settings {
+		if s.Name == name {
+			return s.Source
+		}
+	}
+	return SourceDefault
+}
+
 // Changed returns the names of the settings whose values differ in next, sorted. Lists of the file
 // come last.
 func (c *Config) Changed(next *Config) (names []string) {

@@ -14,6 +14,8 @@ import (
 type Input struct {
 	// Broker describes the settings under Kafka's names.
 	Broker []Def
+	// Defaults replace those of the settings, by name.
+	Defaults map[string]string
 	// Profiles are durability profiles of the program, in addition to those of the file.
 	Profiles []durability.Profile
 	// Explain, if set, returns what to do about a key that is not a setting, for names that people
@@ -33,14 +35,15 @@ type Input struct {
 // loader is the state of one call of Load.
 type loader struct {
 	problems
-	defs    map[string]Def
-	names   []string // of defs, sorted
-	explain func(key string) string
-	values  map[string]string // of all settings
-	written map[string]string // as the source has them, with or without a unit
-	kafka   map[string]given  // by Kafka's name, what depends on several sources
-	sources map[string]string
-	cfg     Config
+	defs     map[string]Def
+	defaults map[string]string // Input.Defaults
+	names    []string          // of defs, sorted
+	explain  func(key string) string
+	values   map[string]string // of all settings
+	written  map[string]string // as the source has them, with or without a unit
+	kafka    map[string]given  // by Kafka's name, what depends on several sources
+	sources  map[string]string
+	cfg      Config
 }
 
 // Load reads all sources and checks the result. The error has a line for every problem, each an
@@ -48,7 +51,7 @@ type loader struct {
 func Load(in Input) (*Config, error) {
 	l := &loader{values: make(map[string]string), written: make(map[string]string), sources: make(map[string]string),
 		kafka: make(map[string]given), explain: in.Explain, cfg: Config{File: in.File}}
-	if err := l.define(in.Broker); err != nil {
+	if err := l.define(in.Broker, in.Defaults); err != nil {
 		return nil, err
 	}
 	l.file(in)
@@ -66,7 +69,7 @@ func Load(in Input) (*Config, error) {
 }
 
 // define collects the names of all settings and their defaults.
-func (l *loader) define(broker []Def) error {
+func (l *loader) define(broker []Def, defaults map[string]string) error {
 	l.defs = make(map[string]Def)
 	for _, d := range slices.Concat(Own(), broker) {
 		if _, twice := l.defs[d.Name]; twice {
@@ -75,6 +78,8 @@ func (l *loader) define(broker []Def) error {
 		l.defs[d.Name] = d
 		l.values[d.Name] = d.Default
 	}
+	maps.Copy(l.values, defaults)
+	l.defaults = defaults
 	l.names = slices.Sorted(maps.Keys(l.defs))
 	return nil
 }
@@ -175,6 +180,11 @@ func (l *loader) check() {
 	own := make(map[string]bool)
 	for _, d := range Own() {
 		own[d.Name] = true
+	}
+	for name := range l.defaults {
+		if !own[name] {
+			l.cfg.Broker[name] = l.value(name)
+		}
 	}
 	for name := range l.sources {
 		if !own[name] {

@@ -82,7 +82,7 @@ func (b *Broker) open(ctx context.Context) error {
 		b.openArchive, b.awaitActive, b.openClients,
 	} {
 		if err := step(ctx, r); err != nil {
-			return err
+			return r.data.Classify(err)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -16,7 +17,6 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -196,7 +196,7 @@ func TestChecksKnowTheSettings(t *testing.T) {
 	file := "listeners: [{name: in, listen: ':1', advertise: 'localhost:1'}, {name: out, listen: '127.0.0.1:2', advertise: 'h:1'}]\nadmin.listen: ':3'\nwal.profile: interval\nmin.insync.replicas: 2\n"
 	cfg, err := resolve.Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
 	must.OK(t, err)
-	b := &Broker{cfg: cfg, configs: resolve.Registry(cfg.Durability), probes: &observe.Probes{}, reg: metrics.NewRegistry(),
+	b := &Broker{cfg: cfg, configs: resolve.Registry(cfg.Durability), probes: &observe.Probes{}, reg: prometheus.NewRegistry(),
 		fs: vfs.Memory(), certs: &guard.Certificates{}}
 	must.OK(t, b.startHealth("v", func(bool) {}, zap.NewNop()))
 	defer b.health.Stop(context.Background())

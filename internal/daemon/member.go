@@ -47,7 +47,7 @@ func (b *Broker) openMember(ctx context.Context, r *components) error {
 	if err != nil {
 		return err
 	}
-	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
+	b.stack.pushLock("lock", lock.Close)
 	err = b.guard.OpenAudit(b.fs, r.conf.NodeID, b.health, b.reg)
 	b.stack.push("audit log", b.guard.Audit().Close)
 	if err != nil {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +22,7 @@ type stop struct {
 	name string
 	fn   func(context.Context) error
 	disk bool // see pushDisk
+	lock bool // see pushLock
 }
 
 // push adds a running component. fn should return when its context ends.
@@ -31,7 +33,14 @@ func (s *stack) push(name string, fn func(context.Context) error) {
 // pushDisk is push for a component that writes something at its stop that makes the next start
 // quick. It has a time limit of its own, so that slow components above it take nothing from it.
 func (s *stack) pushDisk(name string, fn func(context.Context) error) {
-	s.stops = append(s.stops, stop{name, fn, true})
+	s.stops = append(s.stops, stop{name: name, fn: fn, disk: true})
+}
+
+// pushLock is push for a lock of what the components above it write. An abandoned component may
+// still write there, so the lock is not released before all of them have returned, which may be
+// after unwind.
+func (s *stack) pushLock(name string, release func() error) {
+	s.stops = append(s.stops, stop{name: name, fn: func(context.Context) error { return release() }, lock: true})
 }
 
 // times are the limits of a stop.
@@ -49,6 +58,8 @@ func (s *stack) unwind(ctx context.Context, t times) error {
 	defer cancel()
 	var disk context.Context
 	var first error
+	var abandoned sync.WaitGroup
+	hung := false
 	for i := len(s.stops) - 1; i >= 0; i-- {
 		x, begin, until := s.stops[i], time.Now(), drain
 		if x.disk {
@@ -58,7 +69,13 @@ func (s *stack) unwind(ctx context.Context, t times) error {
 			}
 			until = disk
 		}
-		err := x.within(until, t.grace)
+		if x.lock && hung {
+			go s.releaseAfter(&abandoned, x)
+			continue
+		}
+		abandoned.Add(1)
+		returned, err := x.within(until, t.grace, abandoned.Done)
+		hung = hung || !returned
 		s.log.Debug("stopped", zap.String("component", x.name), zap.Duration("took", time.Since(begin)), zap.Error(err))
 		if err != nil {
 			s.log.Error("component did not stop cleanly; the next start recovers as after a crash",
@@ -72,21 +89,75 @@ func (s *stack) unwind(ctx context.Context, t times) error {
 	return first
 }
 
-// within runs the stop and returns its error, or an error of its own if the stop has not returned
-// when grace has passed since the end of ctx.
-func (x *stop) within(ctx context.Context, grace time.Duration) error {
+// releaseAfter releases a lock when all abandoned components have returned.
+func (s *stack) releaseAfter(abandoned *sync.WaitGroup, x stop) {
+	abandoned.Wait()
+	err := x.fn(context.Background())
+	s.log.Info("released late, because a component did not stop in time", zap.String("component", x.name), zap.Error(err))
+}
+
+// within runs the stop, calls done when it has returned, and returns its error. If it has not
+// returned when grace has passed since the end of ctx, within returns an error of its own and
+// false.
+func (x *stop) within(ctx context.Context, grace time.Duration, done func()) (returned bool, _ error) {
 	ended := make(chan error, 1)
-	go func() { ended <- x.fn(ctx) }()
+	go func() {
+		defer done()
+		ended <- x.fn(ctx)
+	}()
 	select {
 	case err := <-ended:
-		return err
+		return true, err
 	case <-ctx.Done():
 	}
 	select {
 	case err := <-ended:
-		return err
+		return true, err
 	case <-time.After(grace):
-		return fmt.Errorf("%s did not stop in time, possibly because a disk does not respond: %w", x.name, ctx.Err())
+		return false, fmt.Errorf("%s did not stop in time, possibly because a disk does not respond: %w", x.name, context.Cause(ctx))
+	}
+}
+
+// ending is a stop that any number of callers wait for, each with a limit of its own. The earliest
+// limit is that of the stop.
+type ending struct {
+	once   sync.Once
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when the stop has ended
+	err    error         // of the stop; guarded by ended
+}
+
+func newEnding() *ending {
+	e := &ending{ended: make(chan struct{})}
+	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	return e
+}
+
+// graces is how many graces a caller waits for the stop after its context has ended. A stop can
+// take longer if several components hang, or if the program's logger blocks.
+const graces = 3
+
+// wait begins the stop unless another call has, and returns its error, or one of its own if the
+// stop has not ended some graces after ctx.
+func (e *ending) wait(ctx context.Context, grace time.Duration, stop func(context.Context) error) error {
+	e.once.Do(func() {
+		go func() {
+			e.err = stop(e.ctx)
+			close(e.ended)
+		}()
+	})
+	defer context.AfterFunc(ctx, func() { e.cancel(context.Cause(ctx)) })()
+	select {
+	case <-e.ended:
+		return e.err
+	case <-ctx.Done():
+	}
+	select {
+	case <-e.ended:
+		return e.err
+	case <-time.After(graces * grace):
+		return fmt.Errorf("stop: it has not ended, and its directories stay in use until it has: %w", context.Cause(ctx))
 	}
 }
 

@@ -97,8 +97,7 @@ type Broker struct {
 	guard      *guard.Guard
 	share      *share.Share // of the processors
 	stack      *stack
-	ended      sync.Once
-	endErr     error // of the stop, set in ended
+	ending     *ending
 	budgets    memory.Budgets
 	limits     *connectionLimits
 	memory     int64       // bytes of memory available; see memory.Available
@@ -146,7 +145,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err != nil {
 		return nil, errors.Join(err, addresses.close())
 	}
-	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
+	reg, tail := prometheus.NewRegistry(), logtail.New(logTailBytes)
 	o.Log = tail.Follow(o.Log, o.Level)
 	decides, err := guard.New(o.Config, o.Log)
 	if err != nil {
@@ -155,7 +154,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	b := &Broker{cfg: o.Config, configs: resolve.Registry(o.Config.Durability), fs: o.FS, net: o.Net, log: o.Log, level: o.Level, reg: reg,
 		bound: addresses, certs: opened, guard: decides, share: share.New(),
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
-		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
+		stack: &stack{log: o.Log}, ending: newEnding(), failed: make(chan error, 1), probes: &observe.Probes{}, slowChecks: o.slowChecks,
 		diskPatience: cmp.Or(o.diskPatience, datadir.Patience),
 		version:      o.Version}
 	starting, endStart := context.WithCancelCause(ctx)
@@ -222,6 +221,19 @@ func (b *Broker) Addrs() []string {
 	return all
 }
 
+// LocalAddrs returns the addresses whose listener Options.Local has connections for as well: those
+// of the first listener, and the one that it advertises.
+func (b *Broker) LocalAddrs() []string {
+	var all []string
+	for _, l := range b.bound.clients[0] {
+		all = append(all, l.Addr().String())
+	}
+	if at := b.cfg.Listeners[0].Advertise; at != "" {
+		all = append(all, at)
+	}
+	return all
+}
+
 // AdminAddr returns the address of the admin port, or "" if it is off.
 func (b *Broker) AdminAddr() string {
 	if b.bound.admin == nil {
@@ -270,10 +282,10 @@ func (b *Broker) Close() error { return b.Shutdown(context.Background()) }
 // Shutdown answers accepted requests, marks the data directory clean and stops all components,
 // within about a minute, or until ctx ends if that is earlier; see stopTimes. It abandons a
 // component that does not end by then, such as a log directory whose disk hangs; the next start
-// recovers it. Further and concurrent calls wait for the first and return its result.
+// recovers it. Until that component has returned, the data directory stays locked. Further and
+// concurrent calls wait for the same stop, and the earliest end of a context counts for all.
 func (b *Broker) Shutdown(ctx context.Context) error {
-	b.ended.Do(func() { b.endErr = b.stop(ctx, zapcore.InfoLevel, "draining") })
-	return b.endErr
+	return b.ending.wait(ctx, b.times.grace, func(ctx context.Context) error { return b.stop(ctx, zapcore.InfoLevel, "draining") })
 }
 
 // abort stops what a failed start had started. It logs at debug level: such a start reports only

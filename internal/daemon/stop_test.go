@@ -242,3 +242,103 @@ func TestAnOrdinaryStopIsNoFailure(t *testing.T) {
 		}
 	})
 }
+
+// What an abandoned component still writes is under its lock until it has returned.
+func TestALockOutlivesWhatWasAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, free, released := &stack{log: zap.NewNop()}, make(chan struct{}), make(chan struct{})
+		below := false
+		s.push("addresses", func(context.Context) error { below = true; return nil })
+		s.pushLock("lock", func() error { close(released); return nil })
+		s.pushDisk("metadata", func(context.Context) error { <-free; return nil })
+		s.push("clients", func(context.Context) error { return nil })
+		if err := s.unwind(t.Context(), stopTimes()); err == nil || !below {
+			t.Error("the stop ended with", err)
+		}
+		synctest.Wait()
+		select {
+		case <-released:
+			t.Fatal("the lock is released while a component may write")
+		default:
+		}
+		close(free)
+		<-released
+	})
+}
+
+// A second call with a shorter limit cuts the first one short, and returns although the stop does
+// not.
+func TestTheEarliestLimitIsThatOfTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, free := newEnding(), make(chan struct{})
+		begun, grace := time.Now(), time.Second
+		canceled := make(chan time.Duration, 1)
+		stop := func(ctx context.Context) error {
+			<-ctx.Done()
+			canceled <- time.Since(begun)
+			<-free
+			return ctx.Err()
+		}
+		first := make(chan error, 1)
+		go func() { first <- e.wait(t.Context(), grace, stop) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		err := e.wait(ctx, grace, func(context.Context) error { t.Error("it stops twice"); return nil })
+		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took != 3*time.Second+graces*grace {
+			t.Errorf("after %v: %v", took, err)
+		}
+		if at := <-canceled; at != 3*time.Second {
+			t.Errorf("the stop's limit ended after %v", at)
+		}
+		close(free)
+		if err := <-first; !errors.Is(err, context.Canceled) {
+			t.Error("the first call:", err)
+		}
+	})
+}
+
+// The disk of the metadata hangs while a new file of them is created, and the stop abandons it.
+// When the disk answers again, the file may be removed: so no other broker has the directory until
+// then.
+func TestADirectoryStaysInUseWhileAnAbandonedWriteHangs(t *testing.T) {
+	mem := vfs.Memory()
+	errs, free := errfs.New(mem), make(chan struct{})
+	var armed atomic.Bool
+	when := func(errfs.Call) bool { return armed.Load() }
+	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/data/metadata/*.log", When: when, Err: syscall.EIO, Count: 1})
+	held := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/data/metadata/*", When: when, Before: func(errfs.Call) { <-free }})
+	cfg, err := resolve.Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0",
+		config.KeyAdminListen: "off"}})
+	must.OK(t, err)
+	o := Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+		stop: times{drain: 100 * time.Millisecond, disk: 100 * time.Millisecond, grace: 100 * time.Millisecond}}
+	b, err := Start(t.Context(), o)
+	must.OK(t, err)
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	must.OK(t, err)
+	defer client.Close()
+	_, err = kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "before")
+	must.OK(t, err)
+	armed.Store(true)
+	go func() { _, _ = kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "hung") }()
+	eventually(t, "a file of the metadata is created", func() bool { return held.Hits() > 0 })
+	if err := b.Close(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error("the stop ended with", err)
+	}
+	o.FS = mem
+	if b, err := Start(t.Context(), o); !errors.Is(err, vfs.ErrLocked) {
+		t.Fatal("another broker has the directory:", b, err)
+	}
+	armed.Store(false)
+	close(free)
+	eventually(t, "the directory is free", func() bool {
+		b, err := Start(t.Context(), o)
+		if err == nil {
+			must.OK(t, b.Close())
+		} else if !errors.Is(err, vfs.ErrLocked) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}

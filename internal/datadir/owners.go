@@ -85,13 +85,13 @@ func (d *Dirs) CheckOwners() error {
 		return exit.With(exit.Data, fmt.Errorf("%w; %s has no metadata, so those of this directory may be lost: "+
 			"make it readable, or give this broker another one", o.unread, dir))
 	case !linked && o.cluster != "":
-		return exit.With(exit.Data, fmt.Errorf("the log directories of this broker hold records of the cluster %s, and %s has no metadata of them; "+
-			"set cluster.name and cluster.seeds, or use empty log directories", o.cluster, dir))
+		return exit.With(exit.Data, fmt.Errorf("the log directories of this broker hold records of the cluster %s, and %s %w; "+
+			"set cluster.name and cluster.seeds, or use empty log directories", o.cluster, dir, errNoMetadata))
 	case !linked:
 		return d.requireMetadata()
 	case o.cluster == "" && o.alone != "":
-		return exit.With(exit.Data, fmt.Errorf("the log directory %s holds partitions of a broker without cluster.seeds, and %s has no metadata of them; "+
-			"put the metadata back to begin a cluster with them, or give this broker an empty log directory", o.alone, dir))
+		return exit.With(exit.Data, fmt.Errorf("the log directory %s holds partitions of a broker without cluster.seeds, and %s %w; "+
+			"put the metadata back to begin a cluster with them, or give this broker an empty log directory", o.alone, dir, errNoMetadata))
 	}
 	return nil
 }
@@ -108,9 +108,9 @@ func (d *Dirs) requireMetadata() error {
 				return d.Errors(&storage.DirError{Path: loc.Path, Journal: loc.Journal, Err: err})
 			}
 			_ = lock.Close() // the lock ends with the process in any case
-			return exit.With(exit.Data, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
+			return exit.With(exit.Data, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s %w; "+
 				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
-				d.data, loc.Path, d.Metadata(), d.repair(all, "--dry-run")))
+				d.data, loc.Path, d.Metadata(), errNoMetadata, d.repair(all, "--dry-run")))
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -56,7 +57,7 @@ func dataRemedy(setting string, flags []string, err error) string {
 	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, statelog.ErrDamaged):
 		return verify + " lists the damage and " + preview +
 			" shows what a repair does; if it cannot repair everything, restore the whole directory from a backup"
-	case errors.Is(err, statelog.ErrNewerFormat):
+	case errors.Is(err, statelog.ErrNewerFormat), errors.Is(err, metadata.ErrNewerVersion):
 		return "start the version that wrote it, or " + remedy
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return exit.MoreFiles

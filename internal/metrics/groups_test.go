@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -17,7 +18,7 @@ import (
 
 // Clients that create many groups with arbitrary names neither break nor flood a scrape.
 func TestLagIsBounded(t *testing.T) {
-	reg := NewRegistry()
+	reg := prometheus.NewRegistry()
 	g, odd := view.Group{ID: "g"}, view.Group{ID: "\xff", Offsets: []view.GroupOffset{{Topic: "t"}}}
 	for i := range int32(MaxLags + 3) {
 		g.Add(view.GroupOffset{Topic: "t", Partition: i, End: 1}, 0)
@@ -35,7 +36,7 @@ func TestLagIsBounded(t *testing.T) {
 
 // The bytes of a scrape are bounded, whatever names clients choose.
 func TestAScrapeIsBoundedInBytes(t *testing.T) {
-	reg := NewRegistry()
+	reg := prometheus.NewRegistry()
 	var list []view.Group
 	const groups = 5000
 	for i := range groups {
@@ -58,7 +59,7 @@ func TestAScrapeIsBoundedInBytes(t *testing.T) {
 // Without series of each partition, the largest age of a last stable offset remains, from the
 // partition that has been held for the longest time.
 func TestTheLargestAgeRemains(t *testing.T) {
-	reg := NewRegistry()
+	reg := prometheus.NewRegistry()
 	open := func() []view.Held {
 		return []view.Held{{Age: 9 * time.Second}, {Age: 61 * time.Second}, {}}
 	}
@@ -74,7 +75,7 @@ func TestTheLargestAgeRemains(t *testing.T) {
 
 // Without series of each partition, the sums remain.
 func TestSumsRemainWithoutPartitions(t *testing.T) {
-	reg := NewRegistry()
+	reg := prometheus.NewRegistry()
 	list := []view.Group{{ID: "g", Offsets: []view.GroupOffset{{Topic: "t", Lag: 5}, {Topic: "u", Lag: 7},
 		{Topic: "t", Partition: 1, Lag: 6}}},
 		{ID: "h", Offsets: []view.GroupOffset{{Topic: "t", Lag: 1}}}}
@@ -106,7 +107,7 @@ func manyLogs(yield func(*view.Log)) {
 
 // A scrape of 10,000 partitions must take less than a second.
 func BenchmarkScrapeOf10000Partitions(b *testing.B) {
-	reg := NewRegistry()
+	reg := prometheus.NewRegistry()
 	must.OK(b, RegisterLogs(reg, true, manyLogs))
 	h := promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
 	for b.Loop() {

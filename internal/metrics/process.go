@@ -14,8 +14,9 @@ type Process struct {
 	Ready prometheus.Gauge
 }
 
-// NewRegistry returns a registry with the metrics of the Go runtime and of the process.
-func NewRegistry() *prometheus.Registry {
+// OfProcess returns a registry with the metrics of the Go runtime and of the process. It is not
+// that of a broker: a program that embeds one has these metrics itself, and serves both.
+func OfProcess() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return reg

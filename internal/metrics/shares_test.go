@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -15,7 +17,7 @@ func TestShareGroupsAreBounded(t *testing.T) {
 	for i := range MaxShareGroups + 3 {
 		list = append(list, view.ShareGroup{ID: fmt.Sprintf("g%05d", i), Sessions: 1})
 	}
-	reg := NewRegistry()
+	reg := prometheus.NewRegistry()
 	must.OK(t, RegisterShares(reg, func() view.Shares { return view.Shares{Groups: list} }))
 	m := gather(t, reg)
 	if n := len(m[nameShareMembers].GetMetric()); n != MaxShareGroups {
@@ -34,7 +36,7 @@ func TestShareGroupsAreBounded(t *testing.T) {
 
 // The leaders of share partitions export the lag, whatever broker coordinates the group.
 func TestTheLagOfShareGroupsIsThatOfTheLeaders(t *testing.T) {
-	reg := NewRegistry()
+	reg := prometheus.NewRegistry()
 	must.OK(t, RegisterGroups(reg, true, func() view.Groups {
 		return view.Groups{List: []view.Group{{ID: "s", Kind: "share", State: "Stable"}},
 			Led: []view.Group{{ID: "s", Offsets: []view.GroupOffset{{Topic: "t", Partition: 3, Lag: 5}}}}}

@@ -66,8 +66,11 @@ func (s *Logs) Facts(f *checks.Facts) {
 	}
 	slices.Sort(f.Weaker)
 	for t := range r.img.Topics() {
+		if err := s.Settings.Of(r.img, t).Err; err != nil {
+			f.Invalid = append(f.Invalid, checks.TopicFault{Topic: t.Name, Why: err.Error()})
+		}
 		if why := configdef.Unitless(retention, t.Configs[retention]); why != "" {
-			f.Short = append(f.Short, checks.Short{Topic: t.Name, Why: why})
+			f.Short = append(f.Short, checks.TopicFault{Topic: t.Name, Why: why})
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrLocked is returned by FS.Lock when another process holds the lock.
-var ErrLocked = errors.New("locked by another process")
+var ErrLocked = errors.New("locked by another broker")
 
 // FS is a tree of files and directories. Names are slash-separated paths. Errors for missing and
 // existing files match fs.ErrNotExist and fs.ErrExist. All methods may be called concurrently.

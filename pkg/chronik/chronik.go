@@ -24,7 +24,6 @@
 package chronik
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +31,8 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -45,6 +46,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
+
+// modulePath is the path of the module that this package is in.
+const modulePath = "github.com/chronik-io/chronik"
 
 // memoryDir is the data directory of a broker in memory.
 const memoryDir = "/data"
@@ -66,24 +70,28 @@ const (
 // Options configures a broker. The zero value is a broker on a free port of 127.0.0.1 that
 // acknowledges synced records and logs nothing. Fields may be added in later versions.
 type Options struct {
-	// Listen is HOST:PORT for clients; empty is a free port of 127.0.0.1, or what ConfigFile says.
+	// Listen is HOST:PORT for clients; empty is what Settings or ConfigFile says, or a free port of
+	// 127.0.0.1.
 	Listen string
-	// Admin is HOST:PORT for metrics, health and the page of the broker; empty is none, or what
-	// ConfigFile says.
+	// Admin is HOST:PORT for metrics, health and the page of the broker; empty is what Settings or
+	// ConfigFile says, or none.
 	Admin string
-	// Profile names the durability profile of topics that set none; empty is sync. Profiles adds
-	// the program's own profiles to the built-in ones.
+	// Profile names the durability profile of topics that set none; empty is what Settings or
+	// ConfigFile says, or sync. Profiles adds the program's own profiles to the built-in ones. A
+	// topic keeps its profile's name: without that profile it can be read and not written.
 	Profile  string
 	Profiles []durability.Profile
 	// Settings are other settings, by the names in chronikd's documentation: {"num.partitions":
-	// "4"}. In memory and in tests chronik.disk.min.free.bytes defaults to 0, because there the
-	// broker need not keep the disk from filling up.
+	// "4"}. They override ConfigFile, and one that a field above says as well is an error. In
+	// memory and in tests chronik.disk.min.free.bytes defaults to 0, because there the broker need
+	// not keep the disk from filling up.
 	Settings map[string]string
 	// ConfigFile is the path of a YAML file of chronikd's form, for what Settings cannot say, such
 	// as several listeners; empty is none. The other options override it.
 	ConfigFile string
-	// Logger receives the broker's log; nil discards it. An administrator who changes the broker's
-	// level can reduce the output, but never exceed that of the logger's handler.
+	// Logger receives the broker's log; nil discards it. Its handler decides what is written, and a
+	// log.level of the settings or of an administrator can only reduce that. Whether it takes debug
+	// messages is asked once, at the start. It should not block: the broker would wait for it.
 	Logger *slog.Logger
 }
 
@@ -93,75 +101,104 @@ type Broker struct {
 	local *pipes
 	own   []string // addresses that Dial connects to in process
 
-	stop     sync.Once
+	stop     sync.Once     // closes stopping
+	stopped  sync.Once     // closes done
 	stopping chan struct{} // closed by Shutdown
 	watched  chan struct{} // closed when failure does not change any longer
 	done     chan struct{} // closed when the broker has failed, or has stopped
 	failure  error         // why the broker could not continue; guarded by watched
 	err      error         // of Err; guarded by done
-	closed   error         // of Shutdown
 }
 
 // Open starts a broker on the directory dir, which it creates if it does not exist, and returns
 // when it serves clients. After a crash that includes the recovery, which takes the longer the more
 // the journal holds; ctx bounds only this start, and ending it leaves the directory as a kill at
-// that moment would. The error is one of those that match the variables below, or that of ctx.
+// that moment would. A relative dir begins at the working directory of this moment, and so do the
+// log directories of settings; names of certificates and other files should be absolute if the
+// program changes its working directory. The error is one of those that match the variables below,
+// or that of ctx.
 func Open(ctx context.Context, dir string, o Options) (*Broker, error) {
-	return open(ctx, dir, vfs.OS(), 0, o)
+	return openDir(ctx, dir, 0, nil, o)
 }
 
 // OpenMemory starts a broker whose records, topics and settings exist until Close. It is for tests
 // and for what may be lost: nothing that it acknowledges outlives the program.
 func OpenMemory(ctx context.Context, o Options) (*Broker, error) {
-	return open(ctx, memoryDir, vfs.Memory(), fileInMemory, unguarded(o))
+	cfg, err := o.load(memoryDir, unguarded())
+	if err != nil {
+		return nil, &startFault{kinds: []error{ErrOptions}, err: err}
+	}
+	return open(ctx, cfg, vfs.Memory(), fileInMemory, o.Logger)
 }
 
-// open starts a broker. journalFile is the size of a journal file, 0 for what suits the disk.
-func open(ctx context.Context, dir string, fs vfs.FS, journalFile int64, o Options) (*Broker, error) {
+// openDir starts a broker on a directory of the operating system. journalFile and defaults are
+// those of open and load.
+func openDir(ctx context.Context, dir string, journalFile int64, defaults map[string]string, o Options) (*Broker, error) {
 	if dir == "" {
 		return nil, &startFault{kinds: []error{ErrOptions}, err: errors.New("the directory has no name; " +
 			"name the one in which the broker keeps its records, or call OpenMemory if it need not keep them")}
 	}
-	cfg, err := o.load(dir)
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, &startFault{kinds: []error{ErrDirectory}, err: err}
+	}
+	cfg, err := o.load(dir, defaults)
+	if err == nil {
+		err = resolve.Absolute(cfg)
+	}
 	if err != nil {
 		return nil, &startFault{kinds: []error{ErrOptions}, err: err}
 	}
+	return open(ctx, cfg, vfs.OS(), journalFile, o.Logger)
+}
+
+// open starts a broker. journalFile is the size of a journal file, 0 for what suits the disk.
+func open(ctx context.Context, cfg *config.Config, fs vfs.FS, journalFile int64, logger *slog.Logger) (*Broker, error) {
 	b := &Broker{local: newPipes(), stopping: make(chan struct{}), watched: make(chan struct{}), done: make(chan struct{})}
 	log, level := zap.NewNop(), zap.NewAtomicLevelAt(zap.DebugLevel)
-	if o.Logger != nil {
-		log = zap.New(slogcore.New(o.Logger.Handler(), level))
+	if logger != nil {
+		log = zap.New(slogcore.New(logger.Handler(), level))
 	}
-	if o.Logger == nil || !log.Core().Enabled(zap.DebugLevel) {
+	if logger == nil || !log.Core().Enabled(zap.DebugLevel) {
 		level.SetLevel(zap.InfoLevel) // of the last lines, which the admin port shows even without a logger
 	}
-	b.inner, err = daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log, Level: level, Version: "embedded",
+	if cfg.Source(config.KeyLogLevel) != config.SourceDefault {
+		if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
+			return nil, &startFault{kinds: []error{ErrOptions}, err: err}
+		}
+	}
+	var err error
+	b.inner, err = daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log, Level: level, Version: version(),
 		Local: b.local, JournalFileSize: journalFile, JournalBytes: journalFiles * journalFile})
 	if err != nil {
-		return nil, startError(err)
+		return nil, startError(ctx, err)
 	}
-	b.own = b.inner.Addrs()
+	b.own = b.inner.LocalAddrs()
 	if err := b.local.serve(b.own[0]); err != nil {
-		return nil, errors.Join(startError(err), b.inner.Close())
-	}
-	if at := cfg.Listeners[0].Advertise; at != "" {
-		b.own = append(b.own, at)
+		return nil, errors.Join(startError(ctx, err), b.inner.Close())
 	}
 	go b.watch()
 	return b, nil
 }
 
-// load returns the configuration of a broker on dir.
-func (o *Options) load(dir string) (*config.Config, error) {
-	in := config.Input{Profiles: o.Profiles, Flags: map[string]string{config.KeyDataDir: dir}}
-	listen, admin := anyPort, config.Off
+// load returns the configuration of a broker on dir. defaults are below those of all sources.
+func (o *Options) load(dir string, defaults map[string]string) (*config.Config, error) {
+	in := config.Input{Profiles: o.Profiles, Defaults: map[string]string{config.KeyListen: anyPort, config.KeyAdminListen: config.Off},
+		Flags: map[string]string{config.KeyDataDir: dir}}
+	maps.Copy(in.Defaults, defaults)
 	if o.ConfigFile != "" {
 		in.File, in.ReadFile = o.ConfigFile, os.ReadFile
-		listen, admin = "", ""
 	}
-	for key, value := range map[string]string{config.KeyListen: cmp.Or(o.Listen, listen),
-		config.KeyAdminListen: cmp.Or(o.Admin, admin), config.KeyWALProfile: o.Profile} {
-		if value != "" {
-			in.Flags[key] = value
+	if _, set := o.Settings[config.KeyDataDir]; set {
+		return nil, errors.New("the setting data.dir is there; the directory is an argument of Open")
+	}
+	for key, field := range map[string]struct{ name, value string }{config.KeyListen: {"Listen", o.Listen},
+		config.KeyAdminListen: {"Admin", o.Admin}, config.KeyWALProfile: {"Profile", o.Profile}} {
+		if _, set := o.Settings[key]; set && field.value != "" {
+			return nil, fmt.Errorf("the setting %s is there, and the option %s says the same; leave out one of them", key, field.name)
+		}
+		if field.value != "" {
+			in.Flags[key] = field.value
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.Settings)) {
@@ -170,12 +207,22 @@ func (o *Options) load(dir string) (*config.Config, error) {
 	return resolve.Load(in)
 }
 
-// unguarded sets no free-space threshold unless the options do.
-func unguarded(o Options) Options {
-	settings := map[string]string{diskMinFree: "0"}
-	maps.Copy(settings, o.Settings)
-	o.Settings = settings
-	return o
+// unguarded returns defaults without a free-space threshold.
+func unguarded() map[string]string { return map[string]string{diskMinFree: "0"} }
+
+// version returns the version of this module in the program, "embedded" if the program does not
+// know.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "embedded"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == modulePath && m.Version != "" && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return "embedded"
 }
 
 // watch notes why the broker cannot continue, if that happens before it is closed.
@@ -200,9 +247,10 @@ func (b *Broker) Addrs() []string { return b.inner.Addrs() }
 // AdminAddr returns HOST:PORT of the admin port, empty if there is none.
 func (b *Broker) AdminAddr() string { return b.inner.AdminAddr() }
 
-// Metrics returns the broker's metrics, which docs/metrics.md describes. A program that has metrics
-// of its own serves both through prometheus.Gatherers; with several brokers, each under a path of
-// its own, since their names are the same.
+// Metrics returns the broker's metrics, which docs/metrics.md describes, without those of the Go
+// runtime and of the process. A program that has metrics of its own serves both through
+// prometheus.Gatherers; with several brokers, each under a path of its own, since their names are
+// the same.
 func (b *Broker) Metrics() prometheus.Gatherer { return b.inner.Metrics() }
 
 // Done returns a channel that is closed when the broker no longer works: it was closed, or cannot
@@ -226,28 +274,30 @@ func (b *Broker) Close() error { return b.Shutdown(context.Background()) }
 // Shutdown answers accepted requests, moves the leaderships of a member of a cluster to others,
 // marks the directory clean and stops the broker. If ctx ends earlier, what has not ended is
 // abandoned and the error says so: no acknowledged record is lost, the next Open recovers the
-// directory, and within this program the directory may stay in use. The error includes the one
-// after which the broker could not continue, if any. Further calls wait for the first and return
-// its error.
+// directory, and within this program the directory stays in use until what was abandoned has ended.
+// The error includes the one after which the broker could not continue, if any. Several calls wait
+// for the same stop, and the earliest end of a ctx counts for all of them: it cuts a Close short.
 func (b *Broker) Shutdown(ctx context.Context) error {
-	b.stop.Do(func() {
-		close(b.stopping)
-		<-b.watched
-		err := b.inner.Shutdown(ctx)
-		if err != nil {
-			err = fmt.Errorf("chronik: %w", err)
-		}
-		if b.closed = errors.Join(b.failure, err); b.failure == nil {
+	b.stop.Do(func() { close(b.stopping) })
+	<-b.watched
+	err := b.inner.Shutdown(ctx)
+	if err != nil {
+		err = fmt.Errorf("chronik: %w", err)
+	}
+	b.stopped.Do(func() {
+		if b.failure == nil {
 			b.err = ErrClosed
 			close(b.done)
 		}
 	})
-	return b.closed
+	return errors.Join(b.failure, err)
 }
 
 // Dial connects to an address as net.Dialer does, but without the network if the address is this
 // broker's first listener: for clients in the same program, as kgo.Dialer takes it. A listener with
-// TLS expects it on such a connection too. Clients appear with the address 127.0.0.1.
+// TLS expects it on such a connection too. Clients appear with the address 127.0.0.1. Such a
+// connection has no buffer: a write returns when the broker has read it, and a client that sends
+// further requests before the answer reads in a goroutine of its own, as client libraries do.
 func (b *Broker) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if !slices.Contains(b.own, address) {
 		return new(net.Dialer).DialContext(ctx, network, address)

@@ -1,24 +1,28 @@
 package chronik
 
 import (
+	"context"
 	"errors"
+	"fmt"
 
 	"github.com/chronik-io/chronik/internal/datadir"
 	"github.com/chronik-io/chronik/internal/exit"
 )
 
 // What errors of Open, OpenMemory and Dial match, by errors.Is. Their texts have the cause and the
-// remedy. An error about the directory matches ErrDirectory, and one more if that is known.
+// remedy, which may name commands of chronikd and chronikctl: the programs work on the directory of
+// a broker that is not running. An error about the directory matches ErrDirectory, and one more if
+// that is known. No error of a start has changed a record.
 var (
-	// ErrOptions: an option or a setting is wrong. Nothing was changed.
+	// ErrOptions: an option or a setting is wrong.
 	ErrOptions = errors.New("wrong options")
-	// ErrAddress: an address cannot be bound. Nothing was changed.
+	// ErrAddress: an address cannot be bound. Nothing was changed in the directory.
 	ErrAddress = errors.New("address cannot be bound")
 	// ErrDirectory: a directory cannot be used.
 	ErrDirectory = errors.New("directory cannot be used")
 	// ErrInUse: another broker uses the directory. It may be in another process, or in this one.
 	ErrInUse = errors.New("directory is in use")
-	// ErrNewer: a newer version of chronik wrote the directory. Nothing was changed in it.
+	// ErrNewer: a newer version of chronik wrote the directory.
 	ErrNewer = errors.New("directory has a newer format")
 	// ErrDamaged: files are damaged or missing, and starting could lose records. The text names the
 	// command that shows what is lost, and the one that repairs.
@@ -39,8 +43,11 @@ func (e *startFault) Error() string { return "chronik: " + e.err.Error() }
 // Unwrap returns what the error matches.
 func (e *startFault) Unwrap() []error { return append([]error{e.err}, e.kinds...) }
 
-// startError classifies an error of the daemon.
-func startError(err error) error {
+// startError classifies an error of the daemon. A start that ctx has ended says only that.
+func startError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("chronik: the start was ended: %w", context.Cause(ctx))
+	}
 	e := &startFault{err: err}
 	switch exit.CodeOf(err) {
 	case exit.Usage:

@@ -1,10 +1,6 @@
 package chronik
 
-import (
-	"context"
-
-	"github.com/chronik-io/chronik/internal/vfs"
-)
+import "context"
 
 // TB is the part of *testing.T and *testing.B that StartTest needs.
 type TB interface {
@@ -26,7 +22,7 @@ func StartTest(t TB, options ...Options) *Broker {
 // StartTestIn is StartTest for a broker on a directory, such as t.TempDir().
 func StartTestIn(t TB, dir string, options ...Options) *Broker {
 	t.Helper()
-	b, err := open(t.Context(), dir, vfs.OS(), fileInTests, unguarded(last(options)))
+	b, err := openDir(t.Context(), dir, fileInTests, unguarded(), last(options))
 	return ends(t, b, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
 )
 
@@ -81,6 +82,25 @@ func checkArchive(url string, own []string) error {
 			return fmt.Errorf("archive.url names %s, which is in %s, a directory of this broker, and would be lost with it; "+
 				"choose a directory on another disk or machine", at.Dir, abs)
 		}
+	}
+	return nil
+}
+
+// Absolute makes the log directories of cfg independent of the working directory, which a program
+// may change while the broker runs.
+func Absolute(cfg *config.Config) (err error) {
+	for _, setting := range []string{"log.dirs", "journal.dirs"} {
+		list := cfg.Broker[setting]
+		if list == "" || strings.TrimSpace(list) == configdef.NoLogs {
+			continue
+		}
+		all := strings.Split(list, ",")
+		for i, dir := range all {
+			if all[i], err = filepath.Abs(strings.TrimSpace(dir)); err != nil {
+				return err
+			}
+		}
+		cfg.Broker[setting] = strings.Join(all, ",")
 	}
 	return nil
 }

@@ -74,11 +74,27 @@ type Facts struct {
 	// the default profile guarantees more.
 	Weaker []string
 	// Short are the topics with a retention of their own that is probably too short by mistake.
-	Short []Short
+	Short []TopicFault
+	// Invalid are the topics whose configuration is invalid, so that clients' records are refused:
+	// their durability profile no longer exists, for example.
+	Invalid []TopicFault
 }
 
-// Short is such a topic, and why: configdef.Unitless.
-type Short struct{ Topic, Why string }
+// TopicFault is what is wrong with the configuration of a topic.
+type TopicFault struct{ Topic, Why string }
+
+// listedFaults returns the first one in full, and the names of the others.
+func listedFaults(of []TopicFault) string {
+	problem := "topic " + of[0].Topic + ": " + of[0].Why
+	if len(of) == 1 {
+		return problem
+	}
+	var others []string
+	for _, x := range of[1:] {
+		others = append(others, x.Topic)
+	}
+	return problem + "; likewise " + listed(others, len(others))
+}
 
 // Other is the newest report of another registered broker.
 type Other struct {

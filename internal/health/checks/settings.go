@@ -27,7 +27,7 @@ func configChecks() []Check {
 		{Name: "advertise", run: checkAdvertise,
 			Doc: "Listeners that other machines reach and that advertise a loopback address."},
 		{Name: "settings", Loud: true, run: checkSettings,
-			Doc: "Settings that are not read, those that contradict each other, and retentions that are probably too short by mistake."},
+			Doc: "Settings that are not read, those that contradict each other, topics whose configuration is invalid, and retentions that are probably too short by mistake."},
 		{Name: "profile", run: checkProfiles,
 			Doc: "A default profile, or topics, that acknowledge records that a power failure can lose."},
 	}
@@ -258,19 +258,17 @@ func checkSettings(f *Facts, n *notes) {
 	for _, w := range s.Warnings {
 		n.add(health.Note, "configuration", w, "run chronikd config check, which shows each setting and its source")
 	}
-	if count := len(f.Short); count > 0 {
-		first := f.Short[0]
-		problem := "topic " + first.Topic + ": " + first.Why
-		if count > 1 {
-			var others []string
-			for _, x := range f.Short[1:] {
-				others = append(others, x.Topic)
-			}
-			problem += "; likewise " + listed(others, len(others))
-		}
-		n.addShared(health.Finding{Severity: health.Note, Subject: "retention of topics", Problem: problem,
+	if len(f.Invalid) > 0 {
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "configuration of topics",
+			Problem: "no records can be written, because the configuration is invalid: " + listedFaults(f.Invalid),
+			Works:   "the records can be read",
+			Remedy: "correct it with " + health.Command("chronikctl", "config", "set", "topic", f.Invalid[0].Topic, "NAME=VALUE") +
+				", or define the missing profile again (docs/durability.md)"})
+	}
+	if len(f.Short) > 0 {
+		n.addShared(health.Finding{Severity: health.Note, Subject: "retention of topics", Problem: listedFaults(f.Short),
 			Remedy: "set it again with its unit: " +
-				health.Command("chronikctl", "config", "set", "topic", first.Topic, "retention.ms=7d") +
+				health.Command("chronikctl", "config", "set", "topic", f.Short[0].Topic, "retention.ms=7d") +
 				"; with ms the time is meant, and the note ends (docs/configuration.md)"})
 	}
 	if s.MinISR > s.Replicas && s.Replicas > 0 {

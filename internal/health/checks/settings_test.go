@@ -59,9 +59,12 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 			with(func(s *Settings) { s.RetentionBytes = 1 << 20 }),
 			[]string{"warn configuration: log.retention.bytes is 1048576"},
 		},
-		{"a short retention", Facts{Short: []Short{{"a", "retention.ms=7 is 7 milliseconds"}}},
+		{"a short retention", Facts{Short: []TopicFault{{"a", "retention.ms=7 is 7 milliseconds"}}},
 			[]string{"note retention of topics: topic a: retention.ms=7 is 7 milliseconds"}},
-		{"short retentions", Facts{Short: []Short{{"a", "why"}, {"b", ""}, {"c", ""}}},
+		{"a missing profile", Facts{Invalid: []TopicFault{{"a", "unknown durability profile mine"}, {"b", ""}}},
+			[]string{"bad configuration of topics: no records can be written, because the configuration is invalid: " +
+				"topic a: unknown durability profile mine; likewise b"}},
+		{"short retentions", Facts{Short: []TopicFault{{"a", "why"}, {"b", ""}, {"c", ""}}},
 			[]string{"note retention of topics: topic a: why; likewise b, c"}},
 		{"messages", with(func(s *Settings) { s.MaxMessage = 200 << 20 }), []string{"warn configuration: message.max.bytes is 209715200"}},
 	})

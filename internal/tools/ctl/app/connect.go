@@ -99,8 +99,8 @@ const (
 	listShare  = 10
 )
 
-// backoff returns the wait after n attempts that failed. The library's own doubles up to 2.5 s, so a
-// command would end seconds after a broker has answered, or after refusedFor.
+// backoff returns the wait after n attempts that failed. The library's own doubles up to 2.5 s, so
+// a command would end seconds after a broker has answered, or after refusedFor.
 func backoff(n int) time.Duration {
 	return min(retryGap<<min(max(n-1, 0), 10), maxRetryGap)
 }
