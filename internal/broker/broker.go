@@ -277,14 +277,14 @@ func respondTo[T kmsg.Response](r *network.Request, resp T) T {
 	return resp
 }
 
-// waitApplied waits until the metadata shows a change. A timeout is no error of the change itself,
-// which is made and will become visible.
+// waitApplied waits until the metadata shows a change and the logs of new partitions were created
+// or failed. A timeout is no error of the change itself, which is made and will become visible.
 func (b *Handler) waitApplied(ctx context.Context, revision int64, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := b.opt.Metadata.WaitFor(ctx, revision)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: the change is made, but this broker does not show it yet", errTimedOut)
+		return fmt.Errorf("%w: the change is made, but this broker has not applied it yet", errTimedOut)
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func createPartitions(ctx context.Context, b *Handler, r *network.Request, req *
 		}
 		err := notSeen
 		if t.Partitions.Len() >= wanted[i] {
-			err = b.missingLogs(t, before[i])
+			err = b.missingLogs(t, before[i], notSeen)
 		}
 		if err != nil {
 			resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(err)

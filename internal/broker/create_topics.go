@@ -15,8 +15,9 @@ import (
 )
 
 // CreateTopics (key 19), versions 2 to 7. An answer without an error means that the topic is
-// usable. If its logs could not be created, the answer is KAFKA_STORAGE_ERROR with the cause; the
-// topic exists, and the broker retries creating its logs.
+// usable. If its logs could not be created, the answer is KAFKA_STORAGE_ERROR with the cause. If
+// they are not created within the request's timeout, it is REQUEST_TIMED_OUT. Either way the topic
+// exists, and the broker continues to create its logs.
 func createTopicsAPI() api {
 	return apiDef[*kmsg.CreateTopicsRequest]{
 		inProportion: true,
@@ -95,7 +96,7 @@ func createTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 	for i := range made {
 		err := notSeen
 		if made[i].Revision <= img.Version() {
-			err = b.createdLogs(img, &made[i])
+			err = b.createdLogs(img, &made[i], notSeen)
 		}
 		if out := &resp.Topics[positions[i]]; err != nil {
 			out.ErrorCode, out.ErrorMessage = c.verdict(err)
@@ -104,10 +105,11 @@ func createTopics(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 	return resp
 }
 
-// createdLogs returns why a topic that was created is not usable; nil if it is.
-func (b *Handler) createdLogs(img *metadata.Image, made *controller.Outcome) error {
+// createdLogs returns why a topic that was created is not usable; nil if it is. notSeen is that of
+// missingLogs.
+func (b *Handler) createdLogs(img *metadata.Image, made *controller.Outcome, notSeen error) error {
 	if t := img.TopicByID(made.ID); made.Revision > 0 && t != nil {
-		return b.missingLogs(t, 0)
+		return b.missingLogs(t, 0, notSeen)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -37,4 +38,46 @@ func TestTopicWithoutLogsIsNoSuccess(t *testing.T) {
 	more.Topics = append(more.Topics, topic)
 	grown := ask[*kmsg.CreatePartitionsResponse](t, w, 3, more).Topics[0]
 	refused("create partitions", grown.ErrorCode, grown.ErrorMessage)
+}
+
+// A wait for logs that ends with the request's timeout is answered as such, not with the state of
+// the logs. A log that could not be created keeps its error, also after the timeout.
+func TestTimeoutWhileLogsAreCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errs := errfs.New(vfs.Memory())
+		n := newNode(t, func(o *nodeOptions) { o.fs, o.pipe = errs, true })
+		n.topic(t, "grows", 1)
+		release := make(chan struct{})
+		hold := func(errfs.Call) { <-release }
+		errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/data/logs/slow-*", Before: hold})
+		errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/data/logs/grows-*", Before: hold})
+		errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/data/logs/both-0", Err: syscall.EMFILE})
+		errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/data/logs/both-1", From: 2, Before: hold}) // not while both are tried
+		w := n.dial(t)
+		defer w.Close()
+		answer := func(resp *kmsg.CreateTopicsResponse) string {
+			return said(resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage)
+		}
+		create := createRequest(false, newTopic("both", 2, 1))
+		create.TimeoutMillis = 1
+		if got := answer(ask[*kmsg.CreateTopicsResponse](t, w, 5, create)); !strings.Contains(got, "too many open files") {
+			t.Errorf("create a topic of which one log fails: %s", got)
+		}
+		const timedOut = "REQUEST_TIMED_OUT: timed out: the change is made"
+		create = createRequest(false, newTopic("slow", 2, 1))
+		create.TimeoutMillis = 1
+		if got := answer(ask[*kmsg.CreateTopicsResponse](t, w, 5, create)); !strings.HasPrefix(got, timedOut) {
+			t.Errorf("create: %s", got)
+		}
+		grow := morePartitions("grows", 2, nil)
+		grow.TimeoutMillis = 1
+		grown := ask[*kmsg.CreatePartitionsResponse](t, w, 3, grow).Topics[0]
+		if got := said(grown.ErrorCode, grown.ErrorMessage); !strings.HasPrefix(got, timedOut) {
+			t.Errorf("create partitions: %s", got)
+		}
+		close(release)
+		must(t, n.applier.WaitFor(t.Context(), n.image().Version()))
+		n.mustHave(t, "slow", 2)
+		n.mustHave(t, "grows", 2)
+	})
 }

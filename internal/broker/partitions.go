@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -57,13 +58,21 @@ func (b *Handler) partitionByName(topic string, index int32) (*replica.Partition
 	return b.partition(t, index)
 }
 
-// missingLogs returns why partitions of a topic, from an index on, are not usable here: their logs
-// could not be created. The topic exists, and the broker retries.
-func (b *Handler) missingLogs(t *metadata.Topic, from int32) error {
+// missingLogs returns why partitions of a topic, from an index on, are not usable here: the error
+// of a log that could not be created, or else notSeen, why the wait for the logs that are still
+// being created has ended. The topic exists, and the broker creates them.
+func (b *Handler) missingLogs(t *metadata.Topic, from int32, notSeen error) error {
+	var creating error
 	for i := from; i < t.Partitions.Len(); i++ {
-		if _, err := b.partition(t, i); errors.Is(err, replica.ErrOffline) {
-			return fmt.Errorf("the topic was created but is not usable yet: %w", err)
+		_, err := b.partition(t, i)
+		if !errors.Is(err, replica.ErrOffline) {
+			continue
 		}
+		err = fmt.Errorf("the topic was created but is not usable yet: %w", err)
+		if !errors.Is(err, replica.ErrCreating) {
+			return err
+		}
+		creating = cmp.Or(notSeen, err)
 	}
-	return nil
+	return creating
 }
