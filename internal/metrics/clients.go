@@ -16,7 +16,7 @@ func RegisterClients(reg prometheus.Registerer, source func() view.ClientMetrics
 	value := s.gauge(nameClientMetric, "Metrics that clients pushed: gauges, and sums that may fall.", labels...)
 	total := s.counter(nameClientMetricTotal, "Sums that clients pushed and that only grow, since the client's first push to this broker.",
 		labels...)
-	omitted := s.counter(nameClientMetricsOmitted, "Values of clients' metrics that were not stored, because there are too many or they are no numbers.")
+	omitted := s.counter(nameClientMetricsOmitted, "Values of clients' metrics that were not stored, or made room for others, because there are too many, and those that are no numbers.")
 	s.read = func(send sendFunc) {
 		now := source()
 		send(clients, float64(now.Clients))

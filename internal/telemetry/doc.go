@@ -15,7 +15,7 @@
 //	unknown ── asks, is subscribed to ──▶ asked ── pushes ──▶ pushed ── pushes after the interval ──▶ pushed
 //	asked, pushed ── asks after the interval, or after a refused id ──▶ asked
 //	any ── pushes with terminating ──▶ ended
-//	any ── silent for three intervals, or the oldest of who has the most, when there is no room ──▶ unknown
+//	any ── silent for three intervals, or the first to expire of who has the most, when there is no room ──▶ unknown
 //
 // Nothing is kept of a client that no subscription selects.
 //
@@ -23,6 +23,7 @@
 //
 // Clients choose names and numbers of what they push, so all of it is bounded: clients, series and
 // the bytes of their names, in total and for each client. When there is no room, the user and
-// address with the most lose their oldest client, so that none keeps the others out. What finds no
-// room is counted. The package knows neither requests nor how metrics are shown.
+// address that hold most of what is short, be it clients, series or bytes, lose the client that
+// expires first. So none keeps out others that hold less of it. Values that find no room, or that
+// make room for others, are counted. The package knows neither requests nor how metrics are shown.
 package telemetry

@@ -2,7 +2,7 @@ package telemetry
 
 import (
 	"cmp"
-	"container/list"
+	"container/heap"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -25,22 +25,6 @@ import (
 	"github.com/chronik-io/chronik/internal/security/origin"
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
-)
-
-// The bounds of what is kept.
-const (
-	maxClients = 4096
-	maxSeries  = 10_000
-	maxBytes   = 3 << 20 // of the labels of all series
-	perClient  = 1000    // series
-	maxText    = 256     // of a name or a label's value, in bytes
-	// maxAttributes bounds the attributes of a value that have no label of their own. Kafka's
-	// clients send one or two.
-	maxAttributes = 16
-	// perPush bounds the values of one push.
-	perPush = 4 * perClient
-	// seriesBytes is what a series takes besides its labels.
-	seriesBytes = 64
 )
 
 // Errors of requests.
@@ -121,34 +105,35 @@ func (s *Subscription) wants(name string) bool {
 type Keeper struct {
 	now func() time.Time
 
-	mu      sync.Mutex
-	subs    []configdef.Subscription // never modified, only replaced
-	clients map[[16]byte]*client
-	byAge   list.List      // of *client, the one that was heard of last at the back
-	pushers map[pusher]int // clients and series
-	series  int
-	bytes   int
-	omitted int64
+	mu       sync.Mutex
+	subs     []configdef.Subscription // never modified, only replaced
+	clients  map[[16]byte]*client
+	byExpiry expiries // the same clients
+	pushers  map[pusher]*amounts
+	held     amounts
+	omitted  int64
 }
 
 // client is a client instance that a subscription selects. Guarded by Keeper.mu.
 type client struct {
-	of          Client
-	name        string // its client.id, as far as it is shown
-	age         *list.Element
-	expires     time.Time
-	asked       time.Time // zero: never
-	pushed      time.Time
-	told        int32 // the id of the subscription that it was last told, or pushed for
-	again       bool  // it may ask at once, because its last push was refused with what it has to learn
-	ended       bool
-	series      map[view.ClientSeries]float64 // by all but Value
-	seriesBytes int
+	of      Client
+	name    string // its client.id, as far as it is shown
+	at      int    // in Keeper.byExpiry
+	expires time.Time
+	asked   time.Time // zero: never
+	pushed  time.Time
+	told    int32 // the id of the subscription that it was last told, or pushed for
+	again   bool  // it may ask at once, because its last push was refused with what it has to learn
+	ended   bool
+	full    bool                          // there was no room for a series of the push
+	series  map[view.ClientSeries]float64 // by all but Value
+	held    amounts
+	share   *amounts // of its pusher
 }
 
 // New returns a Keeper without subscriptions. now is the clock.
 func New(now func() time.Time) *Keeper {
-	return &Keeper{now: now, clients: map[[16]byte]*client{}, pushers: map[pusher]int{}}
+	return &Keeper{now: now, clients: map[[16]byte]*client{}, pushers: map[pusher]*amounts{}}
 }
 
 // Follow takes the subscriptions of new metadata. It is a metadata.Subscriber. What clients have
@@ -190,17 +175,17 @@ func (k *Keeper) Ask(c Client) (instance [16]byte, s Subscription, err error) {
 	s = k.subscription(&c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(s.Metrics) == 0 {
+	now := k.now()
+	e := k.entry(&c, &s, now)
+	if e == nil {
 		return c.Instance, s, nil
 	}
-	now := k.now()
-	e := k.entry(&c, now)
 	last := slices.MaxFunc([]time.Time{e.asked, e.pushed}, time.Time.Compare)
 	if !last.IsZero() && now.Sub(last) < s.Interval && e.told == s.ID && !e.again {
 		return c.Instance, s, ErrTooEarly
 	}
-	e.asked, e.told, e.again = now, s.ID, false
-	k.touch(e, now, s.Interval)
+	e.asked = now
+	k.renew(e, &s, now)
 	return c.Instance, s, nil
 }
 
@@ -236,6 +221,7 @@ func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]by
 	defer k.mu.Unlock()
 	k.omitted += beyond
 	if k.clients[c.Instance] == e { // otherwise another client took its room or its instance id meanwhile
+		e.full = false
 		for i := range points {
 			k.store(e, &points[i])
 		}
@@ -249,11 +235,10 @@ func (k *Keeper) admit(c *Client, subscription int32, last bool) (e *client, s S
 	s = k.subscription(c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(s.Metrics) == 0 {
+	now := k.now()
+	if e = k.entry(c, &s, now); e == nil {
 		return nil, s, ErrSubscription
 	}
-	now := k.now()
-	e = k.entry(c, now)
 	due := e.pushed.IsZero() || e.asked.After(e.pushed) || now.Sub(e.pushed) >= s.Interval || e.told != s.ID
 	switch {
 	case e.ended:
@@ -264,8 +249,8 @@ func (k *Keeper) admit(c *Client, subscription int32, last bool) (e *client, s S
 		e.again = true
 		return nil, s, ErrSubscription
 	}
-	e.pushed, e.told, e.ended, e.again = now, s.ID, last, false
-	k.touch(e, now, s.Interval)
+	e.pushed, e.ended = now, last
+	k.renew(e, &s, now)
 	return e, s, nil
 }
 
@@ -302,79 +287,29 @@ func (k *Keeper) subscription(c *Client) Subscription {
 	return s
 }
 
-// entry returns the entry of a client, a new one if there is none. Caller holds mu.
-func (k *Keeper) entry(c *Client, now time.Time) *client {
+// entry returns the entry of a client, a new one if there is none. It is nil if no subscription
+// selects the client. Caller holds mu.
+func (k *Keeper) entry(c *Client, s *Subscription, now time.Time) *client {
 	k.expire(now)
 	e := k.clients[c.Instance]
-	if e != nil && e.of.pusher() != c.pusher() {
-		// A client that learns an instance id must not push in another's name.
-		k.drop(e)
-		e = nil
+	if len(s.Metrics) == 0 {
+		return nil
 	}
-	if e != nil {
+	if e != nil && e.of.pusher() == c.pusher() {
 		return e
 	}
-	if len(k.clients) >= maxClients {
-		k.yield(nil)
-	}
-	e = &client{of: *c, name: text([]byte(c.ID)), series: map[view.ClientSeries]float64{}}
-	e.age = k.byAge.PushBack(e)
-	k.clients[c.Instance] = e
-	k.pushers[c.pusher()]++
-	return e
-}
-
-// touch makes a client the one that was heard of last. Caller holds mu.
-func (k *Keeper) touch(e *client, now time.Time, interval time.Duration) {
-	e.expires = now.Add(3 * interval)
-	k.byAge.MoveToBack(e.age)
-}
-
-// expire drops clients that were silent for too long. It checks the oldest first, and stops at
-// one that stays, so that a request costs little; some with a shorter interval stay longer
-// therefore. Caller holds mu.
-func (k *Keeper) expire(now time.Time) {
-	for front := k.byAge.Front(); front != nil; front = k.byAge.Front() {
-		e := front.Value.(*client)
-		if now.Before(e.expires) {
-			return
-		}
+	if e != nil { // a client that learns an instance id must not push in another's name
 		k.drop(e)
 	}
+	return k.add(c)
 }
 
-// drop forgets a client. Caller holds mu.
-func (k *Keeper) drop(e *client) {
-	k.byAge.Remove(e.age)
-	delete(k.clients, e.of.Instance)
-	k.series -= len(e.series)
-	k.bytes -= e.seriesBytes
-	o := e.of.pusher()
-	if k.pushers[o] -= len(e.series) + 1; k.pushers[o] == 0 {
-		delete(k.pushers, o)
-	}
-}
-
-// yield drops the oldest client of the pusher with the most clients and series, and reports whether
-// it did. For a series it does so only if the pusher that wants it has fewer. Caller holds mu.
-func (k *Keeper) yield(wants *client) bool {
-	var largest pusher
-	most := 0
-	for o, n := range k.pushers {
-		if n > most {
-			largest, most = o, n
-		}
-	}
-	if wants != nil && most <= k.pushers[wants.of.pusher()] {
-		return false
-	}
-	for at := k.byAge.Front(); at != nil; at = at.Next() {
-		if e := at.Value.(*client); e.of.pusher() == largest {
-			k.drop(e)
-			return true
-		}
-	}
-	return false
+// renew notes that a client knows its subscription, and lets it live for three intervals from now.
+// Caller holds mu.
+func (k *Keeper) renew(e *client, s *Subscription, now time.Time) {
+	e.told, e.again = s.ID, false
+	e.expires = now.Add(3 * s.Interval)
+	heap.Fix(&k.byExpiry, e.at)
 }
 
 // store stores one value. A gauge that is no number has no value now, as Java's clients push it for
@@ -400,48 +335,13 @@ func (k *Keeper) store(e *client, p *point) {
 	e.series[key] = p.value
 }
 
-// remove removes a series of a client, if it is there. Caller holds mu.
-func (k *Keeper) remove(e *client, key view.ClientSeries) {
-	if _, ok := e.series[key]; !ok {
-		return
-	}
-	delete(e.series, key)
-	n := key.Bytes() + seriesBytes
-	k.series--
-	k.bytes -= n
-	e.seriesBytes -= n
-	k.pushers[e.of.pusher()]--
-}
-
-// room makes room for a series, and counts it. Caller holds mu.
-func (k *Keeper) room(e *client, key view.ClientSeries) bool {
-	n := key.Bytes() + seriesBytes
-	if len(e.series) >= perClient {
-		return false
-	}
-	for k.series >= maxSeries || k.bytes+n > maxBytes {
-		if !k.yield(e) {
-			return false
-		}
-	}
-	k.series++
-	k.bytes += n
-	e.seriesBytes += n
-	k.pushers[e.of.pusher()]++
-	return true
-}
-
 // View returns what is kept, sorted.
 func (k *Keeper) View() view.ClientMetrics {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
-	k.expire(now)
-	v := view.ClientMetrics{Clients: len(k.clients), Omitted: k.omitted, Series: make([]view.ClientSeries, 0, k.series)}
+	k.expire(k.now())
+	v := view.ClientMetrics{Clients: len(k.clients), Omitted: k.omitted, Series: make([]view.ClientSeries, 0, k.held[series])}
 	for _, e := range k.clients {
-		if !now.Before(e.expires) {
-			continue
-		}
 		for s, value := range e.series {
 			s.ClientID, s.Instance, s.Value = e.name, formatInstance(e.of.Instance), value
 			v.Series = append(v.Series, s)

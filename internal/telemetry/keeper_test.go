@@ -3,6 +3,7 @@ package telemetry
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -257,8 +258,8 @@ func TestValuesAreStored(t *testing.T) {
 		t.Errorf("%q, %d omitted, %+v", got, v.Omitted, v.Series[0])
 	}
 	k.time = k.time.Add(3 * time.Second)
-	if v := k.View(); len(v.Series) > 0 || v.Clients > 0 || k.bytes != 0 || k.series != 0 || len(k.pushers) > 0 {
-		t.Errorf("%+v, %d bytes", v, k.bytes)
+	if v := k.View(); len(v.Series) > 0 || v.Clients > 0 || k.held != (amounts{}) || len(k.pushers) > 0 {
+		t.Errorf("%+v, %v", v, k.held)
 	}
 }
 
@@ -273,8 +274,8 @@ func TestAGaugeWithoutAValueHasNoSeries(t *testing.T) {
 		k.push(t, c, metricsData(gauge("latency.avg", number(x.value, "node_id", "node-1"))))
 		k.time = k.time.Add(time.Second)
 		v := k.View()
-		if len(v.Series) != x.want || v.Omitted != 0 || k.series != x.want || x.want == 0 && k.bytes != 0 {
-			t.Errorf("after %v: %+v, %d series of %d bytes", x.value, v, k.series, k.bytes)
+		if len(v.Series) != x.want || v.Omitted != 0 || k.held[series] != x.want || x.want == 0 && k.held[labels] != 0 {
+			t.Errorf("after %v: %+v, %v", x.value, v, k.held)
 		}
 		if x.want == 1 && v.Series[0].Node != "1" {
 			t.Errorf("node %q", v.Series[0].Node)
@@ -333,8 +334,8 @@ func TestAnOriginThatPushesMuchYields(t *testing.T) {
 	for i := range 40 {
 		k.push(t, clientAt(i, "10.0.0.66"), much)
 	}
-	if k.series > maxSeries || k.bytes > maxBytes || k.View().Omitted == 0 {
-		t.Errorf("%d series, %d bytes", k.series, k.bytes)
+	if k.held[series] > maxSeries || k.held[labels] > maxBytes || k.View().Omitted == 0 {
+		t.Errorf("%v", k.held)
 	}
 	honest := clientAt(1000, "10.0.0.1")
 	k.push(t, honest, metricsData(gauge("org.lag", number(7))))
@@ -360,23 +361,35 @@ func TestTheCountsAreRight(t *testing.T) {
 			_, s, _ := k.Ask(c)
 			_ = k.Push(c, s.ID, rapid.Bool().Draw(t, "last"), func() ([]byte, error) {
 				var points [][]byte
-				for i := range rapid.IntRange(0, 5).Draw(t, "points") {
-					points = append(points, number(1, "n", fmt.Sprint(i)))
+				for range rapid.IntRange(0, 5).Draw(t, "points") {
+					points = append(points, number(1, "n", fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "n"))))
 				}
-				return metricsData(gauge("g", points...)), nil
+				return metricsData(gauge("g", points...), sum("s", temporalityDelta, true, points...)), nil
 			})
 		}
-		series, bytes, pushers := 0, 0, map[pusher]int{}
+		var all amounts
+		pushers := map[pusher]*amounts{}
 		for _, e := range k.clients {
-			series += len(e.series)
-			pushers[e.of.pusher()] += 1 + len(e.series)
+			own := amounts{clients: 1, series: len(e.series)}
 			for s := range e.series {
-				bytes += s.Bytes() + seriesBytes
+				own[labels] += size(&s)[labels]
+			}
+			share := pushers[e.of.pusher()]
+			if share == nil {
+				share = &amounts{}
+				pushers[e.of.pusher()] = share
+			}
+			for what := range own {
+				all[what] += own[what]
+				share[what] += own[what]
+			}
+			if own != e.held || k.byExpiry[e.at] != e || e.share != k.pushers[e.of.pusher()] {
+				t.Errorf("%v of %v, at %d", own, e.held, e.at)
 			}
 		}
-		if k.byAge.Len() != len(k.clients) || series != k.series || bytes != k.bytes || fmt.Sprint(pushers) != fmt.Sprint(k.pushers) {
-			t.Errorf("%d of %d clients, %d of %d series, %d of %d bytes, %v of %v", k.byAge.Len(), len(k.clients), series, k.series,
-				bytes, k.bytes, pushers, k.pushers)
+		same := maps.EqualFunc(pushers, k.pushers, func(a, b *amounts) bool { return *a == *b })
+		if len(k.byExpiry) != len(k.clients) || all != k.held || !same {
+			t.Errorf("%d of %d clients, %v of %v, %v of %v", len(k.byExpiry), len(k.clients), all, k.held, pushers, k.pushers)
 		}
 	})
 }

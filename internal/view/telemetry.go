@@ -4,7 +4,8 @@ package view
 type ClientMetrics struct {
 	Clients int            // that a subscription selects and that were heard of lately
 	Series  []ClientSeries // sorted
-	// Omitted counts the values that found no room, or were no numbers, since the start.
+	// Omitted counts the values that found no room, made room for others, or were no numbers, since
+	// the start.
 	Omitted int64
 }
 
