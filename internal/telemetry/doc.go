@@ -17,7 +17,10 @@
 //	any ── pushes with terminating ──▶ ended
 //	any ── silent for three intervals, or the first to expire of who has the most, when there is no room ──▶ unknown
 //
-// Nothing is kept of a client that no subscription selects.
+// Nothing is kept of a client that no subscription selects, and no series that its subscription
+// does not select: they go when the client learns of the change. A series that three pushes in a
+// row did not have goes, too. The sums of deltas stay as long as the client, because franz-go
+// leaves out deltas of 0. They go after three pushes if there is no room.
 //
 // # Bounds
 //

@@ -116,19 +116,27 @@ type Keeper struct {
 
 // client is a client instance that a subscription selects. Guarded by Keeper.mu.
 type client struct {
-	of      Client
-	name    string // its client.id, as far as it is shown
-	at      int    // in Keeper.byExpiry
-	expires time.Time
-	asked   time.Time // zero: never
-	pushed  time.Time
-	told    int32 // the id of the subscription that it was last told, or pushed for
-	again   bool  // it may ask at once, because its last push was refused with what it has to learn
-	ended   bool
-	full    bool                          // there was no room for a series of the push
-	series  map[view.ClientSeries]float64 // by all but Value
-	held    amounts
-	share   *amounts // of its pusher
+	of       Client
+	name     string // its client.id, as far as it is shown
+	at       int    // in Keeper.byExpiry
+	expires  time.Time
+	asked    time.Time // zero: never
+	pushed   time.Time
+	told     int32 // the id of the subscription that it was last told, or pushed for
+	again    bool  // it may ask at once, because its last push was refused with what it has to learn
+	ended    bool
+	pushes   int                           // that were stored
+	refusals int                           // of room for series of the last push; see room
+	series   map[view.ClientSeries]*stored // by all but Value
+	held     amounts
+	share    *amounts // of its pusher
+}
+
+// stored is the value of a series.
+type stored struct {
+	value float64 // of deltas the sum
+	delta bool
+	push  int // the last push that had it, by client.pushes
 }
 
 // New returns a Keeper without subscriptions. now is the clock.
@@ -136,9 +144,9 @@ func New(now func() time.Time) *Keeper {
 	return &Keeper{now: now, clients: map[[16]byte]*client{}, pushers: map[pusher]*amounts{}}
 }
 
-// Follow takes the subscriptions of new metadata. It is a metadata.Subscriber. What clients have
-// pushed stays until they push again or expire. A subscription that can't be resolved, which
-// another version has permitted, asks no client.
+// Follow takes the subscriptions of new metadata. It is a metadata.Subscriber. What they no longer
+// select stays until the client asks or pushes again, or expires. A subscription that can't be
+// resolved, which another version has permitted, asks no client.
 func (k *Keeper) Follow(r *configdef.Registry, log *zap.Logger) metadata.Subscriber {
 	return func(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 		if !d.Subscriptions {
@@ -220,11 +228,10 @@ func (k *Keeper) Push(c Client, subscription int32, last bool, read func() ([]by
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.omitted += beyond
-	if k.clients[c.Instance] == e { // otherwise another client took its room or its instance id meanwhile
-		e.full = false
-		for i := range points {
-			k.store(e, &points[i])
-		}
+	// Otherwise another client took its room or its instance id meanwhile, or it has another
+	// subscription.
+	if k.clients[c.Instance] == e && e.told == s.ID {
+		k.storeAll(e, points)
 	}
 	return malformed
 }
@@ -288,28 +295,52 @@ func (k *Keeper) subscription(c *Client) Subscription {
 }
 
 // entry returns the entry of a client, a new one if there is none. It is nil if no subscription
-// selects the client. Caller holds mu.
+// selects the client, of which then nothing stays. Caller holds mu.
 func (k *Keeper) entry(c *Client, s *Subscription, now time.Time) *client {
 	k.expire(now)
 	e := k.clients[c.Instance]
-	if len(s.Metrics) == 0 {
-		return nil
-	}
-	if e != nil && e.of.pusher() == c.pusher() {
+	own, selected := e != nil && e.of.pusher() == c.pusher(), len(s.Metrics) > 0
+	if own && selected {
 		return e
 	}
-	if e != nil { // a client that learns an instance id must not push in another's name
+	if e != nil && (own || selected) { // a client that learns an instance id must not push in another's name
 		k.drop(e)
+	}
+	if !selected {
+		return nil
 	}
 	return k.add(c)
 }
 
 // renew notes that a client knows its subscription, and lets it live for three intervals from now.
-// Caller holds mu.
+// What a former subscription selected goes. Caller holds mu.
 func (k *Keeper) renew(e *client, s *Subscription, now time.Time) {
+	if e.told != s.ID {
+		for key := range e.series {
+			if !s.wants(key.Metric) {
+				k.remove(e, key)
+			}
+		}
+	}
 	e.told, e.again = s.ID, false
 	e.expires = now.Add(3 * s.Interval)
 	heap.Fix(&k.byExpiry, e.at)
+}
+
+// storeAll stores the values of a push. Series that the last pushes did not have go first, so that
+// the new ones find their room. Caller holds mu.
+func (k *Keeper) storeAll(e *client, points []point) {
+	e.pushes++
+	e.refusals = 0
+	for i := range points {
+		if l := e.series[points[i].rest]; l != nil {
+			l.push = e.pushes
+		}
+	}
+	k.sweep(e, false)
+	for i := range points {
+		k.store(e, &points[i])
+	}
 }
 
 // store stores one value. A gauge that is no number has no value now, as Java's clients push it for
@@ -323,16 +354,20 @@ func (k *Keeper) store(e *client, p *point) {
 		k.omitted++ // the sum would be of no use from then on
 		return
 	}
-	key := p.rest
-	old, ok := e.series[key]
-	if !ok && !k.room(e, key) {
+	l := e.series[p.rest]
+	switch {
+	case l != nil:
+	case k.room(e, p.rest):
+		l = &stored{push: e.pushes}
+		e.series[p.rest] = l
+	default:
 		k.omitted++
 		return
 	}
 	if p.delta {
-		p.value += old
+		p.value += l.value
 	}
-	e.series[key] = p.value
+	l.value, l.delta = p.value, p.delta
 }
 
 // View returns what is kept, sorted.
@@ -342,8 +377,8 @@ func (k *Keeper) View() view.ClientMetrics {
 	k.expire(k.now())
 	v := view.ClientMetrics{Clients: len(k.clients), Omitted: k.omitted, Series: make([]view.ClientSeries, 0, k.held[series])}
 	for _, e := range k.clients {
-		for s, value := range e.series {
-			s.ClientID, s.Instance, s.Value = e.name, formatInstance(e.of.Instance), value
+		for s, l := range e.series {
+			s.ClientID, s.Instance, s.Value = e.name, formatInstance(e.of.Instance), l.value
 			v.Series = append(v.Series, s)
 		}
 	}

@@ -21,6 +21,9 @@ const (
 	perPush = 4 * perClient
 	// seriesBytes is what a series takes besides its labels.
 	seriesBytes = 64
+	// recent is the number of pushes after which a series goes that none of them had. A client may
+	// have no value at the moment of one push.
+	recent = 3
 )
 
 // amounts are the clients, series and bytes that a client, a pusher or all pushers hold.
@@ -68,7 +71,7 @@ func (k *Keeper) add(c *Client) *client {
 	if k.held[clients] >= maxClients {
 		k.yield(clients, nil)
 	}
-	e := &client{of: *c, name: text([]byte(c.ID)), series: map[view.ClientSeries]float64{}, share: k.pushers[c.pusher()]}
+	e := &client{of: *c, name: text([]byte(c.ID)), series: map[view.ClientSeries]*stored{}, share: k.pushers[c.pusher()]}
 	if e.share == nil {
 		e.share = &amounts{}
 		k.pushers[c.pusher()] = e.share
@@ -107,20 +110,46 @@ func (k *Keeper) count(e *client, n amounts, sign int) {
 
 // remove removes a series of a client, if it is there. Caller holds mu.
 func (k *Keeper) remove(e *client, key view.ClientSeries) {
-	if _, ok := e.series[key]; ok {
+	if e.series[key] != nil {
 		delete(e.series, key)
 		k.count(e, size(&key), -1)
 	}
 }
 
-// room makes room for a series, and counts it. Once there was none for a series of the push, it
-// searches no longer, because a search visits all clients. Caller holds mu.
-func (k *Keeper) room(e *client, key view.ClientSeries) bool {
-	if e.full = e.full || !k.fits(e, size(&key)); e.full {
-		return false
+// sweep removes the series of a client that its last pushes did not have. Clients may leave out
+// deltas of a counter that did not change, so sums of them go only if there is no room. Caller
+// holds mu.
+func (k *Keeper) sweep(e *client, sums bool) {
+	for key, l := range e.series {
+		if e.pushes-l.push >= recent && (sums || !l.delta) {
+			k.remove(e, key)
+			if l.delta {
+				k.omitted++
+			}
+		}
 	}
-	k.count(e, size(&key), 1)
-	return true
+}
+
+// room makes room for a series, and counts it. If there is none, the pusher's own sums go that
+// recent pushes did not have, or the client's own if only its bound is reached. After the second
+// refusal in a push it searches no longer, because a search visits all clients. Caller holds mu.
+func (k *Keeper) room(e *client, key view.ClientSeries) bool {
+	for ; e.refusals < 2; e.refusals++ {
+		if k.fits(e, size(&key)) {
+			k.count(e, size(&key), 1)
+			return true
+		}
+		if e.refusals > 0 {
+			continue
+		}
+		full := e.held[series] >= perClient
+		for _, o := range k.byExpiry {
+			if o == e || !full && o.share == e.share {
+				k.sweep(o, true)
+			}
+		}
+	}
+	return false
 }
 
 // fits reports whether there is room for a series, after others have yielded. Caller holds mu.
