@@ -210,8 +210,8 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 		if err != nil || validateOnly {
 			return err
 		}
-		if kv.ModRevision == 0 && res.Type == SubscriptionResource && len(after) > 0 {
-			if err := c.roomForSubscription(ctx); err != nil {
+		if res.Type == SubscriptionResource && len(after) > 0 {
+			if err := c.roomForSubscription(ctx, before, after); err != nil {
 				return err
 			}
 		}
@@ -272,15 +272,44 @@ func (c *Controller) checkConfigs(res Resource, set map[string]string) error {
 	return nil
 }
 
-// roomForSubscription refuses one more subscription to metrics of clients than there may be. Two
-// brokers that add one at the same time may exceed the bound by one.
-func (c *Controller) roomForSubscription(ctx context.Context) error {
+// roomForSubscription refuses one more subscription to metrics of clients than there may be, and
+// longer expressions than all may have together. Two brokers that change one at the same time may
+// exceed a bound by one change. before is empty for a new one.
+func (c *Controller) roomForSubscription(ctx context.Context, before, after map[string]string) error {
 	kvs, _, err := c.opts.Store.Range(ctx, metadata.SubscriptionPrefix)
-	if err == nil && len(kvs) >= configdef.MaxSubscriptions {
-		err = refuse(InvalidRequest, "there are %d subscriptions to metrics of clients, the most there may be; delete one, or add to one",
+	if err != nil {
+		return err
+	}
+	if len(before) == 0 && len(kvs) >= configdef.MaxSubscriptions {
+		return refuse(InvalidRequest, "there are %d subscriptions to metrics of clients, the most there may be; delete one, or add to one",
 			len(kvs))
 	}
-	return err
+	more := c.instructions(after) - c.instructions(before)
+	if more <= 0 {
+		return nil
+	}
+	for _, kv := range kvs {
+		set, err := metadata.DecodeConfigs(kv)
+		if err != nil {
+			return err
+		}
+		more += c.instructions(set)
+	}
+	if more > configdef.MaxPrograms {
+		return refuse(InvalidConfig, "the expressions in match of all subscriptions would have %d instructions together, the limit is %d, "+
+			"because a client is compared with all of them: shorten some, or delete a subscription", more, configdef.MaxPrograms)
+	}
+	return nil
+}
+
+// instructions returns the size of a subscription's expressions. One that is invalid, as another
+// version has permitted, is not compared with clients.
+func (c *Controller) instructions(set map[string]string) int {
+	s, err := c.opts.Configs.ResolveSubscription(set)
+	if err != nil {
+		return 0
+	}
+	return s.Program
 }
 
 func (c *Controller) checkTopicConfigs(set map[string]string) error {

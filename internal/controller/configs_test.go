@@ -149,3 +149,30 @@ func TestManyEntriesAreAppendedAndSubtracted(t *testing.T) {
 		t.Errorf("%.50s, %v", set["cleanup.policy"], err)
 	}
 }
+
+// A client is compared with the expressions of all subscriptions, so they have a bound together. A
+// change that adds no instruction is accepted also beyond it.
+func TestTheExpressionsOfAllSubscriptionsAreBounded(t *testing.T) {
+	c, s := cluster(t, 1)
+	alter := func(name, key, value string) error {
+		_, err := c.AlterConfigs(t.Context(), Resource{SubscriptionResource, name}, []ConfigOp{{Name: key, Value: &value}}, false)
+		return err
+	}
+	const slow = "client_id=(.?){400}" // 2,001 instructions
+	for i := range 4 {
+		must.OK(t, alter(fmt.Sprint("s", i), "match", slow))
+	}
+	must.OK(t, alter("names", "match", "client_id="+strings.Repeat("name-0123456789|", 60)+"x"))
+	const msg = "the expressions in match of all subscriptions would have 10019 instructions together, the limit is 10000, because a client " +
+		"is compared with all of them: shorten some, or delete a subscription"
+	wantError(t, alter("s4", "match", slow), InvalidConfig, msg)
+	must.OK(t, alter("s4", "match", "client_id=orders-.*"))
+	wantError(t, alter("s4", "match", slow), InvalidConfig, msg)
+
+	earlier := metadata.KV{Key: metadata.SubscriptionKey("earlier"), Value: metadata.EncodeConfigs(map[string]string{"match": slow})}
+	if _, err := s.Txn(t.Context(), metadata.Txn{Put: []metadata.KV{earlier}}); err != nil {
+		t.Fatal(err)
+	}
+	must.OK(t, alter("s1", "interval.ms", "1000"))
+	must.OK(t, alter("s1", "match", "client_id=(.?){300}"))
+}
