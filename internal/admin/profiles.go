@@ -31,6 +31,7 @@ const (
 // goProfiles serves the profile that the path names, or the list of all. Parameters are seconds of
 // profile and trace, debug=1 or 2 for text, and gc=1 to collect garbage before.
 func goProfiles(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch name := strings.TrimPrefix(r.URL.Path, profilesPath); name {
 	case "":
 		writeText(w, http.StatusOK, profileNames())
@@ -59,9 +60,8 @@ func profileNames() string {
 func timed(w http.ResponseWriter, r *http.Request, lasts time.Duration, start func(io.Writer) error, stop func()) {
 	if text := r.FormValue("seconds"); text != "" {
 		seconds, err := strconv.ParseFloat(text, 64)
-		if err != nil || seconds <= 0 || seconds > mostTime.Seconds() {
-			http.Error(w, fmt.Sprintf("seconds is %q; write a number above 0, at most %.0f", text, mostTime.Seconds()),
-				http.StatusBadRequest)
+		if err != nil || !(seconds > 0 && seconds <= mostTime.Seconds()) { // NaN is neither
+			refuse(w, http.StatusBadRequest, fmt.Sprintf("seconds is %q; write a number above 0, at most %.0f", text, mostTime.Seconds()))
 			return
 		}
 		lasts = time.Duration(seconds * float64(time.Second))
@@ -69,7 +69,7 @@ func timed(w http.ResponseWriter, r *http.Request, lasts time.Duration, start fu
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lasts + writeTime)) // without it, as any response
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := start(w); err != nil {
-		http.Error(w, fmt.Sprintf("%v; retry when the other profile has ended", err), http.StatusConflict)
+		refuse(w, http.StatusConflict, fmt.Sprintf("%v; retry when the other profile has ended", err))
 		return
 	}
 	defer stop()
@@ -82,7 +82,11 @@ func timed(w http.ResponseWriter, r *http.Request, lasts time.Duration, start fu
 func snapshot(w http.ResponseWriter, r *http.Request, name string) {
 	p := pprof.Lookup(name)
 	if p == nil {
-		http.Error(w, "there is no profile of that name; "+profilesPath+" lists them", http.StatusNotFound)
+		refuse(w, http.StatusNotFound, "there is no profile of that name; "+profilesPath+" lists them")
+		return
+	}
+	if r.FormValue("seconds") != "" {
+		refuse(w, http.StatusBadRequest, "only profile and trace have seconds; take two and compare them with go tool pprof -diff_base")
 		return
 	}
 	if r.FormValue("gc") == "1" {
@@ -94,4 +98,10 @@ func snapshot(w http.ResponseWriter, r *http.Request, name string) {
 	}
 	w.Header().Set("Content-Type", kind)
 	_ = p.WriteTo(w, debug) // a client that has gone needs no response
+}
+
+// refuse writes why there is no profile, in the form whose text go tool pprof shows.
+func refuse(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("X-Go-Pprof", "1")
+	http.Error(w, why, status)
 }

@@ -167,12 +167,32 @@ func TestLogLevelCanBeChangedWhileRunning(t *testing.T) {
 	}
 }
 
+// Go's profiles have the paths and parameters of net/http/pprof, and a refusal says what to do.
+func TestGoProfiles(t *testing.T) {
+	o, _ := options()
+	h := Handler(o)
+	for path, want := range map[string]int{
+		"heap": 200, "heap?gc=1&debug=1": 200, "goroutine?debug=2": 200, "allocs": 200, "cmdline": 200,
+		"profile?seconds=0.01": 200, "trace?seconds=0.01": 200,
+		"profile?seconds=NaN": 400, "profile?seconds=0": 400, "trace?seconds=1e9": 400, "heap?seconds=1": 400, "none": 404,
+	} {
+		r := httptest.NewRequest(http.MethodGet, profilesPath+path, http.NoBody)
+		r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want || w.Body.Len() == 0 || (want == 200) != (w.Header().Get("X-Go-Pprof") == "") {
+			t.Errorf("%s: %d, %d bytes, %v", path, w.Code, w.Body.Len(), w.Header())
+		}
+	}
+}
+
+// Metrics of the process are on the admin port, and not in the registry of the broker.
 func TestAdminPaths(t *testing.T) {
 	o, _ := options()
 	metrics.NewProcess(o.Registry, "v1")
 	h := Handler(o)
 	for path, want := range map[string]string{"/metrics": "chronik_build_info{", "/debug/pprof/": "goroutine", "/": "/readyz",
-		"/debug/pprof/goroutine?debug=1": "goroutine profile"} {
+		"/debug/pprof/goroutine?debug=1": "goroutine profile", "/metrics?": "go_goroutines "} {
 		if code, body := request(h, "GET", path, ""); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, no %q", path, code, want)
 		}

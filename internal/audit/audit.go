@@ -305,8 +305,9 @@ func (l *Log) Stats() Stats {
 	return l.stats
 }
 
-// Close writes what is counted and waits, and closes the sink, until ctx ends. Later events are
-// not recorded.
+// Close writes what is counted and waits, and closes the sink. Later events are not recorded. If
+// ctx ends before, that is an error. A sink that hangs holds up Close beyond it: the caller then
+// abandons Close, and knows that the sink may still write.
 func (l *Log) Close(ctx context.Context) error {
 	if l == nil {
 		return nil
@@ -321,6 +322,7 @@ func (l *Log) Close(ctx context.Context) error {
 	case <-l.ended:
 		return l.opt.Sink.Close()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		<-l.ended
+		return errors.Join(ctx.Err(), l.opt.Sink.Close())
 	}
 }

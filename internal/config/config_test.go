@@ -520,7 +520,7 @@ func FuzzFile(f *testing.F) {
 // A file may begin with a document marker, and have --- inside a value.
 func TestOneDocumentIsRead(t *testing.T) {
 	for _, text := range []string{"---\nnum.partitions: 4\n", "# a\n--- # b\nnum.partitions: 4\n",
-		"%YAML 1.1\n---\nnum.partitions: 4", "num.partitions: 4\ndata.dir: |-\n  ---\n"} {
+		"%YAML 1.1\n---\nnum.partitions: 4", "num.partitions: 4\ndata.dir: |\n  ---\n"} {
 		cfg, err := load(text)
 		if err != nil || cfg.Broker["num.partitions"] != "4" {
 			t.Errorf("%q: %v", text, err)

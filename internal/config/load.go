@@ -14,6 +14,9 @@ import (
 type Input struct {
 	// Broker describes the settings under Kafka's names.
 	Broker []Def
+	// Absolute makes relative log directories begin at the present working directory for good: that
+	// of the process may change.
+	Absolute bool
 	// Defaults replace those of the settings, by name.
 	Defaults map[string]string
 	// Profiles are durability profiles of the program, in addition to those of the file.

@@ -27,7 +27,7 @@ func Own() []Def { return append(generalDefs(), securityDefs()...) }
 
 func generalDefs() []Def {
 	return []Def{
-		{Name: KeyDataDir, Default: "data", Type: "string", Check: directory,
+		{Name: KeyDataDir, Default: "data", Type: "string", Check: notEmpty,
 			Doc: "Directory of the metadata and of the first log directory. The broker creates it if it is missing; only one broker at a time may use it."},
 		{Name: KeyListen, Default: DefaultListen, Type: "string", Bounds: "HOST:PORT", Check: bindAddress, Broker: "listeners",
 			Doc: "Address for clients. localhost means 127.0.0.1 and ::1, an empty host every address. In the file, it also is the `listen` of the first entry of `listeners:`."},
@@ -88,17 +88,6 @@ func profiles() string {
 
 func levels() []string  { return []string{"debug", "info", "warn", "error"} }
 func formats() []string { return []string{"auto", "console", "json"} }
-
-// directory checks data.dir. The default of log.dirs, a list, is made of it.
-func directory(value string) error {
-	if err := notEmpty(value); err != nil {
-		return err
-	}
-	if strings.Contains(value, ",") || strings.TrimSpace(value) != value {
-		return fmt.Errorf("%q has a comma, or a space at one of its ends; a list of directories cannot contain it, choose another name", value)
-	}
-	return nil
-}
 
 func notEmpty(v string) error {
 	if strings.TrimSpace(v) == "" {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,8 +59,7 @@ func (s *stack) unwind(ctx context.Context, t times) error {
 	defer cancel()
 	var disk context.Context
 	var first error
-	var abandoned sync.WaitGroup
-	hung := false
+	var abandoned []<-chan struct{} // closed when the component has returned
 	for i := len(s.stops) - 1; i >= 0; i-- {
 		x, begin, until := s.stops[i], time.Now(), drain
 		if x.disk {
@@ -69,13 +69,14 @@ func (s *stack) unwind(ctx context.Context, t times) error {
 			}
 			until = disk
 		}
-		if x.lock && hung {
-			go s.releaseAfter(&abandoned, x)
+		if x.lock && len(abandoned) > 0 {
+			go releaseAfter(slices.Clone(abandoned), x, s.log)
 			continue
 		}
-		abandoned.Add(1)
-		returned, err := x.within(until, t.grace, abandoned.Done)
-		hung = hung || !returned
+		hangs, err := x.within(until, t.grace)
+		if hangs != nil {
+			abandoned = append(abandoned, hangs)
+		}
 		s.log.Debug("stopped", zap.String("component", x.name), zap.Duration("took", time.Since(begin)), zap.Error(err))
 		if err != nil {
 			s.log.Error("component did not stop cleanly; the next start recovers as after a crash",
@@ -90,48 +91,76 @@ func (s *stack) unwind(ctx context.Context, t times) error {
 }
 
 // releaseAfter releases a lock when all abandoned components have returned.
-func (s *stack) releaseAfter(abandoned *sync.WaitGroup, x stop) {
-	abandoned.Wait()
-	err := x.fn(context.Background())
-	s.log.Info("released late, because a component did not stop in time", zap.String("component", x.name), zap.Error(err))
+func releaseAfter(abandoned []<-chan struct{}, lock stop, log *zap.Logger) {
+	for _, returned := range abandoned {
+		<-returned
+	}
+	err := lock.fn(context.Background())
+	log.Info("released late, because a component did not stop in time", zap.String("component", lock.name), zap.Error(err))
 }
 
-// within runs the stop, calls done when it has returned, and returns its error. If it has not
-// returned when grace has passed since the end of ctx, within returns an error of its own and
-// false.
-func (x *stop) within(ctx context.Context, grace time.Duration, done func()) (returned bool, _ error) {
-	ended := make(chan error, 1)
+// within runs the stop and returns its error. If it has not returned when grace has passed since
+// the end of ctx, within returns an error of its own, and a channel that is closed when it has.
+func (x *stop) within(ctx context.Context, grace time.Duration) (hangs <-chan struct{}, err error) {
+	var failed error
+	returned := make(chan struct{})
 	go func() {
-		defer done()
-		ended <- x.fn(ctx)
+		defer close(returned)
+		failed = x.fn(ctx)
 	}()
 	select {
-	case err := <-ended:
-		return true, err
+	case <-returned:
+		return nil, failed
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-ended:
-		return true, err
+	case <-returned:
+		return nil, failed
 	case <-time.After(grace):
-		return false, fmt.Errorf("%s did not stop in time, possibly because a disk does not respond: %w", x.name, context.Cause(ctx))
+		return returned, fmt.Errorf("%s did not stop in time, possibly because a disk does not respond: %w", x.name, ctx.Err())
 	}
 }
 
 // ending is a stop that any number of callers wait for, each with a limit of its own. The earliest
 // limit is that of the stop.
 type ending struct {
-	once   sync.Once
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	ended  chan struct{} // closed when the stop has ended
-	err    error         // of the stop; guarded by ended
+	once  sync.Once
+	limit limit
+	ended chan struct{} // closed when the stop has ended
+	err   error         // of the stop; guarded by ended
 }
 
 func newEnding() *ending {
-	e := &ending{ended: make(chan struct{})}
-	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	return e
+	return &ending{ended: make(chan struct{}), limit: limit{Context: context.Background(), done: make(chan struct{})}}
+}
+
+// limit is a context that ends with the first of several others, with the error of that one.
+type limit struct {
+	context.Context // without an end
+	once            sync.Once
+	done            chan struct{} // closed by end
+	err             error         // guarded by done
+}
+
+// end ends the context.
+func (l *limit) end(err error) {
+	l.once.Do(func() {
+		l.err = err
+		close(l.done)
+	})
+}
+
+// Done implements context.Context.
+func (l *limit) Done() <-chan struct{} { return l.done }
+
+// Err implements context.Context.
+func (l *limit) Err() error {
+	select {
+	case <-l.done:
+		return l.err
+	default:
+		return nil
+	}
 }
 
 // graces is how many graces a caller waits for the stop after its context has ended. A stop can
@@ -143,11 +172,11 @@ const graces = 3
 func (e *ending) wait(ctx context.Context, grace time.Duration, stop func(context.Context) error) error {
 	e.once.Do(func() {
 		go func() {
-			e.err = stop(e.ctx)
+			e.err = stop(&e.limit)
 			close(e.ended)
 		}()
 	})
-	defer context.AfterFunc(ctx, func() { e.cancel(context.Cause(ctx)) })()
+	defer context.AfterFunc(ctx, func() { e.limit.end(ctx.Err()) })()
 	select {
 	case <-e.ended:
 		return e.err
@@ -157,7 +186,7 @@ func (e *ending) wait(ctx context.Context, grace time.Duration, stop func(contex
 	case <-e.ended:
 		return e.err
 	case <-time.After(graces * grace):
-		return fmt.Errorf("stop: it has not ended, and its directories stay in use until it has: %w", context.Cause(ctx))
+		return fmt.Errorf("stop: it has not ended, and its directories stay in use until it has: %w", ctx.Err())
 	}
 }
 

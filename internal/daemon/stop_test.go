@@ -292,7 +292,7 @@ func TestTheEarliestLimitIsThatOfTheStop(t *testing.T) {
 			t.Errorf("the stop's limit ended after %v", at)
 		}
 		close(free)
-		if err := <-first; !errors.Is(err, context.Canceled) {
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
 			t.Error("the first call:", err)
 		}
 	})

@@ -143,9 +143,6 @@ func openDir(ctx context.Context, dir string, journalFile int64, defaults map[st
 		return nil, &startFault{kinds: []error{ErrDirectory}, err: err}
 	}
 	cfg, err := o.load(dir, defaults)
-	if err == nil {
-		err = resolve.Absolute(cfg)
-	}
 	if err != nil {
 		return nil, &startFault{kinds: []error{ErrOptions}, err: err}
 	}
@@ -183,8 +180,8 @@ func open(ctx context.Context, cfg *config.Config, fs vfs.FS, journalFile int64,
 
 // load returns the configuration of a broker on dir. defaults are below those of all sources.
 func (o *Options) load(dir string, defaults map[string]string) (*config.Config, error) {
-	in := config.Input{Profiles: o.Profiles, Defaults: map[string]string{config.KeyListen: anyPort, config.KeyAdminListen: config.Off},
-		Flags: map[string]string{config.KeyDataDir: dir}}
+	in := config.Input{Profiles: o.Profiles, Absolute: true, Flags: map[string]string{config.KeyDataDir: dir},
+		Defaults: map[string]string{config.KeyListen: anyPort, config.KeyAdminListen: config.Off}}
 	maps.Copy(in.Defaults, defaults)
 	if o.ConfigFile != "" {
 		in.File, in.ReadFile = o.ConfigFile, os.ReadFile

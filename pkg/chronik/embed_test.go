@@ -69,6 +69,38 @@ func TestADirectoryWithACommaIsRefused(t *testing.T) {
 	}
 }
 
+// Directories that would contain one another's files are refused, whichever of them is relative.
+func TestDirectoriesWithinEachOtherAreRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, settings := range []map[string]string{
+		{"log.dirs": "d/metadata"}, {"log.dirs": "d"}, {"log.dirs": "l", "journal.dirs": "d"}, {"log.dirs": "l,l/two"},
+	} {
+		if b, err := chronik.Open(t.Context(), "d", chronik.Options{Settings: settings}); !errors.Is(err, chronik.ErrOptions) {
+			t.Errorf("%v: %v, %v", settings, b, err)
+		}
+	}
+	must.OK(t, os.Mkdir("a,b", 0o700))
+	must.OK(t, os.Chdir("a,b"))
+	b, err := chronik.Open(t.Context(), t.TempDir(), chronik.Options{Settings: map[string]string{"log.dirs": "l"}})
+	if !errors.Is(err, chronik.ErrOptions) || !strings.Contains(err.Error(), "comma") {
+		t.Errorf("%v, %v", b, err)
+	}
+}
+
+// A stop that its context ends says so with the error of the context.
+func TestAStopThatIsEndedSaysSo(t *testing.T) {
+	ended, end := context.WithTimeout(t.Context(), 0)
+	defer end()
+	for range 10 {
+		b, err := chronik.OpenMemory(t.Context(), chronik.Options{})
+		must.OK(t, err)
+		if err := b.Shutdown(ended); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		_ = b.Close() // the same stop
+	}
+}
+
 // A program that serves the default paths of net/http serves nothing of the broker, and one that
 // serves the default metrics serves the broker's with them.
 func TestTheProgramsDefaultsAreItsOwn(t *testing.T) {
@@ -157,10 +189,17 @@ func TestTheLogLevelOfSettings(t *testing.T) {
 func TestAStartThatIsEndedSaysSo(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
-	for _, listen := range []string{"", "localhost:0"} {
-		b, err := chronik.Open(ended, t.TempDir(), chronik.Options{Listen: listen})
-		if !errors.Is(err, context.Canceled) || errors.Is(err, chronik.ErrAddress) || errors.Is(err, chronik.ErrDirectory) {
-			t.Errorf("%q: %v, %v", listen, b, err)
+	late, end := context.WithTimeoutCause(t.Context(), 0, errors.New("the cause"))
+	defer end()
+	for ctx, want := range map[context.Context]error{ended: context.Canceled, late: context.DeadlineExceeded} {
+		for _, listen := range []string{"", "localhost:0"} {
+			b, err := chronik.Open(ctx, t.TempDir(), chronik.Options{Listen: listen})
+			if !errors.Is(err, want) || errors.Is(err, chronik.ErrAddress) || errors.Is(err, chronik.ErrDirectory) {
+				t.Errorf("%q: %v, %v", listen, b, err)
+			}
+			if cause := context.Cause(ctx); !errors.Is(err, cause) {
+				t.Errorf("%v lacks the cause %v", err, cause)
+			}
 		}
 	}
 }

@@ -46,7 +46,10 @@ func (e *startFault) Unwrap() []error { return append([]error{e.err}, e.kinds...
 // startError classifies an error of the daemon. A start that ctx has ended says only that.
 func startError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("chronik: the start was ended: %w", context.Cause(ctx))
+		if cause := context.Cause(ctx); cause != ctx.Err() { //nolint:errorlint // the same value
+			return fmt.Errorf("chronik: the start was ended: %w: %w", ctx.Err(), cause)
+		}
+		return fmt.Errorf("chronik: the start was ended: %w", ctx.Err())
 	}
 	e := &startFault{err: err}
 	switch exit.CodeOf(err) {

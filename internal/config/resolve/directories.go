@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/configdef"
 )
 
@@ -21,6 +20,11 @@ const (
 // checkPlaces rejects directories that would contain one another's files. The broker would notice
 // some of these mistakes at its start and others never.
 func checkPlaces(data string, static map[string]string) error {
+	first := path.Join(data, LogsDir)
+	if static["log.dirs"] == first && (strings.Contains(first, ",") || strings.TrimSpace(first) != first) {
+		return fmt.Errorf("data.dir is %q, and log.dirs is a list with %s by default: it can contain no comma, and no space before a name; "+
+			"choose another name, or set log.dirs", data, first)
+	}
 	logs, err := placesOf(static, "log.dirs")
 	if err != nil {
 		return err
@@ -86,21 +90,25 @@ func checkArchive(url string, own []string) error {
 	return nil
 }
 
-// Absolute makes the log directories of cfg independent of the working directory, which a program
-// may change while the broker runs.
-func Absolute(cfg *config.Config) (err error) {
+// absolute makes the log directories independent of the working directory.
+func absolute(set map[string]string) error {
 	for _, setting := range []string{"log.dirs", "journal.dirs"} {
-		list := cfg.Broker[setting]
-		if list == "" || strings.TrimSpace(list) == configdef.NoLogs {
-			continue
+		places, err := placesOf(set, setting)
+		if err != nil || strings.TrimSpace(set[setting]) == configdef.NoLogs {
+			continue // an error is that of checkPlaces
 		}
-		all := strings.Split(list, ",")
-		for i, dir := range all {
-			if all[i], err = filepath.Abs(strings.TrimSpace(dir)); err != nil {
+		for i, p := range places {
+			if places[i], err = filepath.Abs(p); err != nil {
 				return err
 			}
+			if strings.Contains(places[i], ",") {
+				return fmt.Errorf("%s has %s, and %s cannot be in a list, because it has a comma; choose a directory with another name",
+					setting, p, places[i])
+			}
 		}
-		cfg.Broker[setting] = strings.Join(all, ",")
+		if len(places) > 0 {
+			set[setting] = strings.Join(places, ",")
+		}
 	}
 	return nil
 }

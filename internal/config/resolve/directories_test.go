@@ -36,3 +36,16 @@ func TestAnArchiveIsNoDirectoryOfTheBroker(t *testing.T) {
 		}
 	}
 }
+
+// The default of log.dirs is a list that is made of data.dir. With log directories of their own, a
+// name with a comma is no problem.
+func TestTheDefaultListOfLogDirectories(t *testing.T) {
+	for data, ok := range map[string]bool{"a": true, "a,b": false, " a": false, "a b": true} {
+		if err := checkPlaces(data, map[string]string{"log.dirs": data + "/logs"}); (err == nil) != ok {
+			t.Errorf("%q: %v", data, err)
+		}
+		if err := checkPlaces(data, map[string]string{"log.dirs": "elsewhere"}); err != nil {
+			t.Errorf("%q: %v", data, err)
+		}
+	}
+}

@@ -106,6 +106,11 @@ func Load(in config.Input) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.Absolute {
+		if err := absolute(cfg.Broker); err != nil {
+			return nil, sourced(cfg, err)
+		}
+	}
 	all := Static(cfg)
 	if err := Registry(cfg.Durability).CheckStatic(all); err != nil {
 		return nil, sourced(cfg, err)

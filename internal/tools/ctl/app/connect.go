@@ -58,13 +58,12 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 			}
 			return timeout / retryShare
 		}
+		base = append(base, kgo.RetryBackoffFn(backoff), kgo.RequestRetries(math.MaxInt32)) // as many as the time allows
 	}
 	base = append(base,
 		kgo.ClientID("chronikctl"),
 		kgo.SoftwareNameAndVersion("chronikctl", SoftwareVersion(a.Version)),
 		kgo.RetryTimeoutFn(retries),
-		kgo.RequestRetries(math.MaxInt32), // as many as the time allows
-		kgo.RetryBackoffFn(backoff),
 		kgo.RecordDeliveryTimeout(max(timeout, time.Second)),
 		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the library's minimum
 		kgo.Dialer(d.dial),
@@ -99,8 +98,9 @@ const (
 	listShare  = 10
 )
 
-// backoff returns the wait after n attempts that failed. The library's own doubles up to 2.5 s, so
-// a command would end seconds after a broker has answered, or after refusedFor.
+// backoff returns the wait after n attempts of a request about metadata that failed. The library's
+// own doubles up to 2.5 s, so a command would end seconds after a broker has answered, or after
+// refusedFor.
 func backoff(n int) time.Duration {
 	return min(retryGap<<min(max(n-1, 0), 10), maxRetryGap)
 }
