@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/race"
 )
 
 // The programs of docs/embedding.md compile, and print what the page says.
 func TestProgramsOfThePage(t *testing.T) {
-	if testing.Short() {
+	if testing.Short() || race.Detector { // which does not watch them
 		t.Skip("it compiles programs")
 	}
 	page, err := os.ReadFile("../../docs/embedding.md")
