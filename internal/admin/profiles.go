@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-// profilesPath is the path of Go's profiles, with the names and parameters of net/http/pprof. That
-// package adds its paths to http.DefaultServeMux when it is imported: a program that embeds a
-// broker would serve the profiles of the process to everyone who reaches a port of its own.
+// profilesPath is the path of Go's profiles, as net/http/pprof has them, without symbol and without
+// deltas. That package adds its paths to http.DefaultServeMux when it is imported: a program that
+// embeds a broker would serve the profiles of the process to everyone who reaches a port of its
+// own.
 const profilesPath = "/debug/pprof/"
 
 // profileTime is how long a profile of the processor time lasts without seconds=, traceTime a

@@ -167,7 +167,7 @@ func TestLogLevelCanBeChangedWhileRunning(t *testing.T) {
 	}
 }
 
-// Go's profiles have the paths and parameters of net/http/pprof, and a refusal says what to do.
+// Go's profiles have the paths of net/http/pprof, and a refusal says what to do.
 func TestGoProfiles(t *testing.T) {
 	o, _ := options()
 	h := Handler(o)

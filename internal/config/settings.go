@@ -28,7 +28,7 @@ func Own() []Def { return append(generalDefs(), securityDefs()...) }
 func generalDefs() []Def {
 	return []Def{
 		{Name: KeyDataDir, Default: "data", Type: "string", Check: notEmpty,
-			Doc: "Directory of the metadata and of the first log directory. The broker creates it if it is missing; only one broker at a time may use it."},
+			Doc: "Directory of the metadata and, without log.dirs, of the log directory. The broker creates it if it is missing; only one broker at a time may use it. Without log.dirs, its name cannot have a comma."},
 		{Name: KeyListen, Default: DefaultListen, Type: "string", Bounds: "HOST:PORT", Check: bindAddress, Broker: "listeners",
 			Doc: "Address for clients. localhost means 127.0.0.1 and ::1, an empty host every address. In the file, it also is the `listen` of the first entry of `listeners:`."},
 		{Name: KeyAdvertise, Default: "", Type: "string", Bounds: "HOST:PORT", Check: dialAddress, Broker: "advertised.listeners",

@@ -146,6 +146,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	if err != nil {
 		return r.data.Errors(err)
 	}
+	b.stack.push("log directories", func(context.Context) error { r.storage.Closed(); return nil }) // that logs has left
 	b.stack.pushDisk("logs", func(ctx context.Context) error {
 		if !r.fenced {
 			r.storage.Unused()

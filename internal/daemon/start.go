@@ -242,7 +242,7 @@ func (b *Broker) AdminAddr() string {
 	return b.bound.admin.Addr().String()
 }
 
-// Metrics returns the broker's metrics, as the admin port shows them.
+// Metrics returns the broker's metrics. The admin port shows those of the process as well.
 func (b *Broker) Metrics() prometheus.Gatherer { return b.reg }
 
 // Failed delivers an error when the broker cannot continue. The caller must still call Close.

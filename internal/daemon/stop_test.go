@@ -17,6 +17,8 @@ import (
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
+	"github.com/chronik-io/chronik/internal/exit"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -326,7 +328,7 @@ func TestADirectoryStaysInUseWhileAnAbandonedWriteHangs(t *testing.T) {
 	if err := b.Close(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error("the stop ended with", err)
 	}
-	o.FS = mem
+	o.FS, o.stop = mem, times{}
 	if b, err := Start(t.Context(), o); !errors.Is(err, vfs.ErrLocked) {
 		t.Fatal("another broker has the directory:", b, err)
 	}
@@ -341,4 +343,68 @@ func TestADirectoryStaysInUseWhileAnAbandonedWriteHangs(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// What still writes to a log directory when the stop has given up keeps the data directory from
+// other brokers: a journal whose sync hangs, and the copy of the metadata.
+func TestALogDirectoryThatIsWrittenToKeepsTheLock(t *testing.T) {
+	for name, hangs := range map[string]errfs.Rule{
+		"journal": {Ops: errfs.Datasync, Path: "/data/logs/journal/*"},
+		"copy":    {Ops: errfs.Write, Path: "/data/logs/metadata.copy/*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfs.Memory()
+			errs, free := errfs.New(mem), make(chan struct{})
+			var armed atomic.Bool
+			hangs.When = func(errfs.Call) bool { return armed.Load() }
+			hangs.Before = func(errfs.Call) { <-free }
+			held := errs.Add(hangs)
+			cfg, err := resolve.Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0",
+				config.KeyAdminListen: "off"}})
+			must.OK(t, err)
+			o := Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+				stop: times{drain: 100 * time.Millisecond, disk: 100 * time.Millisecond, grace: 100 * time.Millisecond}}
+			b, err := Start(t.Context(), o)
+			must.OK(t, err)
+			client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.AllowAutoTopicCreation(), kgo.DefaultProduceTopic("t"))
+			must.OK(t, err)
+			defer client.Close()
+			armed.Store(true)
+			client.Produce(t.Context(), kgo.StringRecord("x"), nil)
+			eventually(t, "the disk hangs", func() bool { return held.Hits() > 0 })
+			if err := b.Close(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error("the stop ended with", err)
+			}
+			if lock, err := mem.Lock("/data/"+storage.LockFile, "test"); !errors.Is(err, vfs.ErrLocked) {
+				t.Error("the data directory can be used:", lock, err)
+			}
+			close(free)
+			eventually(t, "the directory is free", func() bool {
+				lock, err := mem.Lock("/data/"+storage.LockFile, "test")
+				if err == nil {
+					must.OK(t, lock.Close())
+				}
+				return err == nil
+			})
+		})
+	}
+}
+
+// Metadata with a key of a newer version are refused as files of a newer version are.
+func TestNewerMetadataAreADirectorysFault(t *testing.T) {
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem)
+	_, err := b.components.member.Store().Txn(t.Context(), metadata.Txn{Put: []metadata.KV{{Key: "/later/1", Value: []byte(`{"v":1}`)}}})
+	must.OK(t, err)
+	<-b.Failed()
+	_ = b.Close()
+	cfg, err := resolve.Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0",
+		config.KeyAdminListen: "off"}})
+	must.OK(t, err)
+	_, err = Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20,
+		JournalBytes: 16 << 20})
+	if code := exit.CodeOf(err); code != exit.Data || !errors.Is(err, metadata.ErrNewerVersion) ||
+		!strings.Contains(err.Error(), "start the version that wrote it") {
+		t.Error(code, err)
+	}
 }

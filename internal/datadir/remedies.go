@@ -64,7 +64,7 @@ func dataRemedy(setting string, flags []string, err error) string {
 	case errors.Is(err, syscall.EIO):
 		return "the disk failed to read or write: `journalctl -k -n 50` shows what the kernel reports about it; copy the directory before you do anything else"
 	case errors.Is(err, vfs.ErrLocked):
-		remedy = "stop that broker, or give this one a directory of its own with " + setting
+		remedy = "stop it, or give this broker a directory of its own with " + setting
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		remedy = "make it writable for this user, or " + remedy
 	case vfs.Full(err):

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 	for want, err := range map[string]error{
-		"stop that broker": fmt.Errorf("lock: %w (pid 7)", vfs.ErrLocked),
+		"stop it":          fmt.Errorf("lock: %w (pid 7)", vfs.ErrLocked),
 		"make it writable": &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EACCES},
 		"free space":       &fs.PathError{Op: "write", Path: "/d", Err: syscall.ENOSPC},
 		"choose another with data.dir (--data-dir)": errors.New("is of format 9, newer than this version's 1"),

@@ -39,7 +39,7 @@ var (
 	// ErrFencedEpoch: the append was accepted under a leader epoch or a role that the log does not
 	// have, or not any longer. No offset was assigned. See Log.SetLeaderEpoch.
 	ErrFencedEpoch = errors.New("leader epoch is fenced")
-	// ErrLocked: another process uses the log directory.
+	// ErrLocked: another broker or a tool uses the log directory.
 	ErrLocked = errors.New("log directory is in use")
 	// ErrForeign: journal, directory and cluster do not belong together.
 	ErrForeign = errors.New("journal, directory and cluster do not match")

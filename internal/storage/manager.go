@@ -19,6 +19,8 @@ type Manager struct {
 	failed []*DirError
 	tick   func() <-chan time.Time // fires after hungAfter; tests replace it
 
+	closes sync.WaitGroup // of directories, begun by Shutdown
+
 	mu   sync.RWMutex
 	logs map[ID]*Log
 	// begun holds the logs whose creation began in a directory and has not succeeded. Until that
@@ -107,7 +109,8 @@ func (m *Manager) CanCreate() (err error) {
 func (m *Manager) Close() error { return m.Shutdown(context.Background()) }
 
 // Shutdown is Close with a deadline. When ctx ends, directories whose disk hangs are left as a kill
-// would leave them, and the error names them. The others are closed and marked clean.
+// would leave them, and the error names them. The others are closed and marked clean. Closed then
+// waits for those that hang.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	type outcome struct {
 		dir *Dir
@@ -119,10 +122,10 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	ended, open := make(chan outcome, len(m.dirs)), map[*Dir]bool{}
 	for _, d := range m.dirs {
 		open[d] = true
-		go func() {
+		m.closes.Go(func() {
 			d.operations.Wait()
 			ended <- outcome{d, d.Close()}
-		}()
+		})
 	}
 	var errs []error
 	for len(open) > 0 {
@@ -140,6 +143,10 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Closed returns when no directory is written to any longer, after Shutdown. That is not before the
+// disk of one that hangs answers again.
+func (m *Manager) Closed() { m.closes.Wait() }
 
 // Unused records that no log has been written to, or read for a client, since Open. After an
 // unclean stop, Close then leaves no clean mark, so that the next start still raises the leader

@@ -139,10 +139,10 @@ func (o *Options) share(dirs int) {
 }
 
 // refusesStart reports whether an error of one directory keeps the broker from starting with the
-// others. The cause of such an error is not a disk: another process has the directory, a newer
-// version wrote it, the configuration names something else, or the process is out of descriptors or
-// memory. The operator corrects it, or a later start succeeds; until then no partition should be
-// offline because of it.
+// others. The cause of such an error is not a disk: another broker or a tool has the directory, a
+// newer version wrote it, the configuration names something else, or the process is out of
+// descriptors or memory. The operator corrects it, or a later start succeeds; until then no
+// partition should be offline because of it.
 func refusesStart(err error) bool {
 	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, statelog.ErrNewerFormat) ||
 		errors.Is(err, journal.ErrNewer) || errors.Is(err, syscall.ENOTDIR) ||

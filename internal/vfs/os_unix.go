@@ -168,7 +168,7 @@ func flock(f *os.File, how int) error {
 	return nil
 }
 
-// locked returns the error of a lock that another process holds.
+// locked returns the error of a lock that is held.
 func locked(name, holder string) error {
 	return fmt.Errorf("lock %s: %w (%s)", name, ErrLocked, strings.TrimSpace(holder))
 }

@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// ErrLocked is returned by FS.Lock when another process holds the lock.
-var ErrLocked = errors.New("locked by another broker")
+// ErrLocked is returned by FS.Lock when the lock is held: by another broker, which may be in this
+// process, or by a tool.
+var ErrLocked = errors.New("locked by another broker or a tool")
 
 // FS is a tree of files and directories. Names are slash-separated paths. Errors for missing and
 // existing files match fs.ErrNotExist and fs.ErrExist. All methods may be called concurrently.
@@ -55,7 +56,7 @@ type FS interface {
 	// accepts no changes after its journal has failed.
 	SyncDir(dir string) error
 	// Lock takes an exclusive lock on the file name, creating it if necessary, and writes holder to
-	// it. If another process has the lock, the error matches ErrLocked and its text contains what
+	// it. If the lock is held, the error matches ErrLocked and its text contains what
 	// that process wrote. Closing the returned Closer releases the lock.
 	Lock(name, holder string) (io.Closer, error)
 	// Free returns the number of bytes that an unprivileged process may still write in dir, and the

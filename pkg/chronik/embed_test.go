@@ -74,6 +74,7 @@ func TestDirectoriesWithinEachOtherAreRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, settings := range []map[string]string{
 		{"log.dirs": "d/metadata"}, {"log.dirs": "d"}, {"log.dirs": "l", "journal.dirs": "d"}, {"log.dirs": "l,l/two"},
+		{"log.dirs": "none,l"}, {"log.dirs": "l, none"},
 	} {
 		if b, err := chronik.Open(t.Context(), "d", chronik.Options{Settings: settings}); !errors.Is(err, chronik.ErrOptions) {
 			t.Errorf("%v: %v, %v", settings, b, err)

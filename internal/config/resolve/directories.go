@@ -20,11 +20,6 @@ const (
 // checkPlaces rejects directories that would contain one another's files. The broker would notice
 // some of these mistakes at its start and others never.
 func checkPlaces(data string, static map[string]string) error {
-	first := path.Join(data, LogsDir)
-	if static["log.dirs"] == first && (strings.Contains(first, ",") || strings.TrimSpace(first) != first) {
-		return fmt.Errorf("data.dir is %q, and log.dirs is a list with %s by default: it can contain no comma, and no space before a name; "+
-			"choose another name, or set log.dirs", data, first)
-	}
 	logs, err := placesOf(static, "log.dirs")
 	if err != nil {
 		return err
@@ -90,12 +85,22 @@ func checkArchive(url string, own []string) error {
 	return nil
 }
 
+// checkDefault rejects a data directory whose name cannot be in a list, which log.dirs is.
+func checkDefault(data string) error {
+	first := path.Join(data, LogsDir)
+	if strings.Contains(first, ",") || strings.TrimSpace(first) != first {
+		return fmt.Errorf("data.dir is %q, and log.dirs is a list with %s by default: it can contain no comma, and no space before a name; "+
+			"choose another name, or set log.dirs", data, first)
+	}
+	return nil
+}
+
 // absolute makes the log directories independent of the working directory.
 func absolute(set map[string]string) error {
 	for _, setting := range []string{"log.dirs", "journal.dirs"} {
 		places, err := placesOf(set, setting)
-		if err != nil || strings.TrimSpace(set[setting]) == configdef.NoLogs {
-			continue // an error is that of checkPlaces
+		if err != nil || slices.Contains(places, configdef.NoLogs) {
+			continue // no directory, or an error of checkPlaces
 		}
 		for i, p := range places {
 			if places[i], err = filepath.Abs(p); err != nil {

@@ -1,6 +1,10 @@
 package resolve
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/config"
+)
 
 // Directories that would contain one another's files are rejected before anything is created.
 func TestPlaces(t *testing.T) {
@@ -41,10 +45,12 @@ func TestAnArchiveIsNoDirectoryOfTheBroker(t *testing.T) {
 // name with a comma is no problem.
 func TestTheDefaultListOfLogDirectories(t *testing.T) {
 	for data, ok := range map[string]bool{"a": true, "a,b": false, " a": false, "a b": true} {
-		if err := checkPlaces(data, map[string]string{"log.dirs": data + "/logs"}); (err == nil) != ok {
+		in := config.Input{Flags: map[string]string{config.KeyDataDir: data}}
+		if _, err := Load(in); (err == nil) != ok {
 			t.Errorf("%q: %v", data, err)
 		}
-		if err := checkPlaces(data, map[string]string{"log.dirs": "elsewhere"}); err != nil {
+		in.Set = []string{"log.dirs=elsewhere"}
+		if _, err := Load(in); err != nil {
 			t.Errorf("%q: %v", data, err)
 		}
 	}

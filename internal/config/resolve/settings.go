@@ -111,6 +111,11 @@ func Load(in config.Input) (*config.Config, error) {
 			return nil, sourced(cfg, err)
 		}
 	}
+	if cfg.Broker["log.dirs"] == "" {
+		if err := checkDefault(cfg.DataDir); err != nil {
+			return nil, sourced(cfg, err)
+		}
+	}
 	all := Static(cfg)
 	if err := Registry(cfg.Durability).CheckStatic(all); err != nil {
 		return nil, sourced(cfg, err)

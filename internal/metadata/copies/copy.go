@@ -33,8 +33,7 @@ import (
 const (
 	defaultPatience = time.Second
 	retryAfter      = 2 * time.Second
-	closeTime       = 10 * time.Second // for which Stop waits for the copy
-	maxGroup        = 4 << 20          // bytes after which a group accepts no further transaction
+	maxGroup        = 4 << 20 // bytes after which a group accepts no further transaction
 )
 
 // In returns the path of the metadata copy in a log directory, whether or not there is one.
@@ -103,19 +102,11 @@ func (c *Copy) Behind() error {
 	return c.behind
 }
 
-// Stop ends the copy, whose files remain. It waits for it, but no longer than closeTime if a disk
-// hangs.
+// Stop ends the copy, whose files remain, and returns when nothing writes to them any longer: not
+// before a disk that hangs answers again. They may be removed then, or belong to another broker.
 func (c *Copy) Stop() {
 	c.once.Do(func() { close(c.stop) })
-	c.close()
-}
-
-// close waits for the end of the copy.
-func (c *Copy) close() {
-	select {
-	case <-c.ended:
-	case <-time.After(closeTime):
-	}
+	<-c.ended
 }
 
 // wait waits until the copy has a revision or is behind. If begins is true, it also waits for a
