@@ -114,18 +114,37 @@ func (c *Conn) sendUnread(frame []byte, n int) error {
 }
 
 // OpenUnread opens a connection that requests more than its sockets hold and reads nothing. It
-// stays open until ctx ends.
+// returns when the broker has read no byte for quietSeconds, and the connection stays open until
+// ctx ends.
 func OpenUnread(ctx context.Context, addr string) error {
 	c, err := Dial(ctx, addr)
 	if err != nil {
 		return err
 	}
 	context.AfterFunc(ctx, func() { _ = c.Close() })
-	c.attacker = new(Attacker)
-	for range 3 { // a broker on a busy machine may be late, not blocked
-		if err := c.sendUnread(frame(metadataRequest(manyNames)), 1000); err != nil {
+	if err := c.narrow(); err != nil {
+		return err
+	}
+	whole := frame(metadataRequest(manyNames))
+	// The rest of a frame is sent when the broker was only late: another frame in its place would end
+	// the connection.
+	for rest, quiet := whole, 0; quiet < quietSeconds; {
+		if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 			return err
+		}
+		n, err := c.Write(rest)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if quiet++; n > 0 {
+			quiet = 0
+		}
+		if rest = rest[n:]; len(rest) == 0 {
+			rest = whole
 		}
 	}
 	return nil
 }
+
+// quietSeconds is for how long a broker that reads nothing counts as blocked.
+const quietSeconds = 3
