@@ -126,8 +126,8 @@ func OpenUnread(ctx context.Context, addr string) error {
 		return err
 	}
 	whole := frame(metadataRequest(manyNames))
-	// The rest of a frame is sent when the broker was only late: another frame in its place would end
-	// the connection.
+	// The rest of a frame is sent when the broker was only late: another frame in its place would
+	// end the connection.
 	for rest, quiet := whole, 0; quiet < quietSeconds; {
 		if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 			return err
