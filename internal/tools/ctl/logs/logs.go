@@ -132,7 +132,7 @@ func explained(what string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return denied(fmt.Errorf("%s: %w", what, err))
 	case errors.Is(err, storage.ErrLocked):
-		return fmt.Errorf("%s: %w; stop that broker first, or use a copy or snapshot of the directory", what, err)
+		return fmt.Errorf("%s: %w; stop it first, or use a copy or snapshot of the directory", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
