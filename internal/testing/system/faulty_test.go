@@ -58,10 +58,9 @@ func (d *faultyDisk) obey(command string) error {
 		d.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, When: func(c errfs.Call) bool { return !metadata(c) }})
 	case "writes-fail":
 		d.Add(errfs.Rule{Ops: errfs.Write, Err: syscall.EIO, When: func(c errfs.Call) bool { return !metadata(c) }})
-	case "one-sync-fails": // of the journal: that of a cache, or of a segment that is being removed, is nothing to report
-		d.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, Count: 1, When: func(c errfs.Call) bool {
-			return strings.HasSuffix(c.Path, ".journal")
-		}})
+	case "one-sync-fails":
+		d.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, Count: 1, When: func(c errfs.Call) bool { return !metadata(c) },
+			Before: func(c errfs.Call) { fmt.Fprintf(os.Stderr, "{\"level\":\"info\",\"msg\":\"this sync fails\",\"file\":%q}\n", c.Path) }})
 	case "logs-hang":
 		d.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Write, Before: hang, When: func(c errfs.Call) bool { return !metadata(c) }})
 	case "metadata-fails":
