@@ -60,7 +60,9 @@ func (d *faultyDisk) obey(command string) error {
 		d.Add(errfs.Rule{Ops: errfs.Write, Err: syscall.EIO, When: func(c errfs.Call) bool { return !metadata(c) }})
 	case "one-sync-fails":
 		d.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, Count: 1, When: func(c errfs.Call) bool { return !metadata(c) },
-			Before: func(c errfs.Call) { fmt.Fprintf(os.Stderr, "{\"level\":\"info\",\"msg\":\"this sync fails\",\"file\":%q}\n", c.Path) }})
+			Before: func(c errfs.Call) { // a line of the broker's log
+				fmt.Fprintf(os.Stderr, "{\"level\":\"info\",\"msg\":\"this sync fails\",\"file\":%q}\n", c.Path)
+			}})
 	case "logs-hang":
 		d.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Write, Before: hang, When: func(c errfs.Call) bool { return !metadata(c) }})
 	case "metadata-fails":
