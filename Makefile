@@ -197,6 +197,10 @@ drill: build ## causes faults in a broker under load, measures the time until th
 bench: build ## the table of docs/performance.md, compared with Kafka if it is there (ROWS="closed single")
 	scripts/bench.sh $(ROWS)
 
+.PHONY: bench-all
+bench-all: build ## every table of docs/performance.md, durability.md and rivals.md in one run of about 150 minutes (PARTS="main brokers" OUT=DIR)
+	scripts/bench-all.sh $(PARTS)
+
 .PHONY: bench-windows
 bench-windows: build ## latency for each window of the profiles, on this disk and with syncs of SYNC_TIME (5ms); UPDATE=1 writes docs/durability.md
 	scripts/bench.sh syncs

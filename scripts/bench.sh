@@ -2,7 +2,7 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      fanout partitions neighbours tails quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls
+#      fanout partitions neighbours mixed tails quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls
 #      (default: those before neighbours; the others take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA=HOST:PORT       a Kafka that runs already; KAFKA_PID for its CPU time. By default, scripts/kafka/up starts one
@@ -176,22 +176,28 @@ row_read() {
 }
 fill() { "$bench" --bootstrap-servers "$1" --topic "$2" --create-topic --batched -s "$3" -d "${FILL:-5s}" --warmup 0s | grep -E 'produce '; }
 row_cold() {
-  title "cold: a raw fetch and a kgo consumer, after a restart and without page cache"
-  local t clients
+  title "cold: a raw fetch and a kgo consumer, two seconds after a restart, without page cache"
+  local t clients round
   t="$(topic)"
   fill "$addr" "$t" 1024
   [ -z "$kafka" ] || fill "$kafka" "$t" 1024
-  for clients in own batched; do
-    stop_chronik
-    sync
-    if ! echo 3 2>/dev/null >/proc/sys/vm/drop_caches; then echo "NOT COLD: the page cache can't be dropped here"; fi
-    start_chronik
-    echo "chronik:"
-    "$bench" --bootstrap-servers "$addr" --topic "$t" --mode consume --clients "$clients" -c 1 -d 1s --warmup 0s | grep -E 'throughput|consume '
-    [ -z "$kafka" ] || { echo "kafka:"
-      echo 3 2>/dev/null >/proc/sys/vm/drop_caches
-      "$bench" --bootstrap-servers "$kafka" --topic "$t" --mode consume --clients "$clients" -c 1 -d 1s --warmup 0s | grep -E 'throughput|consume '; }
+  for round in $(seq "$rounds"); do
+    for clients in own batched; do
+      stop_chronik
+      sync
+      if ! drop_cache; then echo "NOT COLD: the page cache can't be dropped here"; fi
+      start_chronik
+      sleep 2 # what a start writes to the journal makes reads small for a second, as any small entry does
+      cold chronik "$addr"
+      [ -z "$kafka" ] || { drop_cache; cold kafka "$kafka"; }
+    done
   done
+}
+drop_cache() { echo 3 2>/dev/null >/proc/sys/vm/drop_caches; }
+cold() { # NAME ADDRESS: one second, since the topic has not much more
+  "$bench" --bootstrap-servers "$2" --topic "$t" --mode consume --clients "$clients" -c 1 -d 1s --warmup 0s --json 2>/dev/null |
+    column payload_bytes_per_second p50_us p99_us |
+    awk -v name="$1, $clients" '{printf "%-18s %6.0f MB/s, p50 %.1f ms, p99 %.1f ms\n", name, $1 / 1e6, $2 / 1000, $3 / 1000}'
 }
 row_e2e() {
   title "e2e: from send to receive, 256 B at 5,000/s, 128 tasks on one producer"
@@ -568,6 +574,34 @@ print("%-8s next to %-8s %6.0f records/s  %s   disk %s   p99.9 / disk %.2f" % (s
     done
   done
 }
+# A bulk load next to a client with few and many small requests, which both read and write the same
+# disk. The bulk load's client gets a processor only when nothing else needs it.
+row_mixed() {
+  title "mixed: one kgo producer, 1 KiB, next to RATE records/s of 100 B on 8 connections, acks=all"
+  local round side at rate bulk polite=()
+  ! command -v chrt >/dev/null || polite=(chrt -i 0)
+  for round in $(seq "$rounds"); do
+    for rate in 0 1 10 100 500; do
+      for side in chronik ${kafka:+kafka}; do
+        if [ $side = kafka ]; then at="$kafka"; else at="$addr"; fi
+        sync
+        "${polite[@]}" "$bench" --bootstrap-servers "$at" --admin off --topic "$(topic)" --create-topic "${large[@]}" --batched -s 1024 \
+          -d "${MIXED_TIME:-12s}" --warmup 2s --json >"$work/bulk" 2>/dev/null &
+        bulk=$!
+        : >"$work/small"
+        if [ "$rate" != 0 ]; then
+          sleep 3
+          "$bench" --bootstrap-servers "$at" --admin off --topic "$(topic)" --create-topic -c 8 -s 100 --rate "$rate" -d 9s --warmup 1s --json 2>/dev/null |
+            column p50_us p99_us p99_9_us >"$work/small"
+        fi
+        wait $bulk
+        printf '%-8s next to %3d/s: bulk %s; small requests: p50, p99, p99.9 %s ms\n' "$side" "$rate" \
+          "$(column payload_bytes_per_second p99_us <"$work/bulk" | awk '{printf "%.0f MB/s, p99 %.0f ms", $1 / 1e6, $2 / 1000}')" \
+          "$(awk '{printf "%.2f, %.2f, %.2f", $1 / 1000, $2 / 1000, $3 / 1000}' "$work/small")"
+      done
+    done
+  done
+}
 row_quotas() {
   local rate=20000000 round kind
   title "quotas: a client id with $rate B/s for 10 s, in percent of its quota, and its neighbour without one"
@@ -587,7 +621,7 @@ row_quotas() {
 
 all="limits closed acks shared windows single batches throttled read cold e2e fanout partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all neighbours tails quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all neighbours mixed tails quotas txn share profiles syncs groups tools sweeps bulk start tls logins idletls"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik

@@ -373,7 +373,7 @@ func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 	cfg := l.cfg.Load()
 	c.entry = journal.Entry{
 		Stream: l.stream, Type: journal.Batches, Payload: c.data, PrevEnd: c.base, NextEnd: c.next,
-		Records: c.records, Profile: &cfg.Profile, Owner: c,
+		Records: c.records, Profile: &cfg.Profile, Internal: cfg.Cleanup.Internal, Owner: c,
 	}
 	if c.gap {
 		c.entry.Type, c.entry.Epoch = journal.Gap, l.storedEpoch(c.epoch)

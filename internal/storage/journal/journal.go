@@ -94,7 +94,10 @@ type Entry struct {
 	// Profile determines the window. nil marks a control entry: it does not wait, and it may use
 	// the space reserved for carried entries, whose writing allows a Release.
 	Profile *durability.Profile
-	Owner   Owner
+	// Internal marks an entry of a log that the broker itself writes. No large one is written in
+	// pieces for it.
+	Internal bool
+	Owner    Owner
 	// LSN is set by the journal before it calls the Owner.
 	LSN LSN
 

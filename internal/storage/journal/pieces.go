@@ -27,9 +27,15 @@ const pieceMax = 128 << 10
 // themselves, and a load on 16 partitions fell from 330 to 200 MB/s.
 const tinyMax = 8 << 10
 
-// smallFor is how long after a small entry other streams count as having some: clients that send
-// a request after the answer to the last one have none queued when the next write begins.
-const smallFor = time.Second
+// smallFor is how long after a tiny entry other streams count as having some: clients that send a
+// request after the answer to the last one have none queued when the next write begins. Pieces cost
+// a bulk load a third of its rate. So a client with a few requests a second does not count between
+// them; each may wait for a whole group, about 5 ms next to 500 MB/s.
+const smallFor = 100 * time.Millisecond
+
+// bulkFor is how long after a larger entry the tiny ones of its stream count as part of a bulk
+// load.
+const bulkFor = time.Second
 
 // sizes are the sizes, in bytes, by which the journal tells entries apart.
 type sizes struct {

@@ -87,12 +87,13 @@ func allDurable(t *testing.T, disk *crashfs.FS, j *opened, o *recorder) {
 }
 
 // Small entries of streams that have larger ones too do not make those be written in pieces: a bulk
-// load is faster whole. They count when the larger ones have ended.
+// load is faster whole. They count when the larger ones have ended. Those of the broker's own logs
+// never do: they may be the commits of the large ones.
 func TestABulkLoadDoesNotSlowItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newRecorder()
 		j, _ := inPieces(t, errfs.New(memory(t)), o)
-		time.Sleep(2 * smallFor)
+		time.Sleep(2 * bulkFor)
 		a, b := newStream(2), newStream(3)
 		for i, e := range []*Entry{entry(a, 0, 40<<10, eager, o), entry(b, 0, 40<<10, eager, o), entry(a, 1, 100, eager, o)} {
 			ok(t, j.Submit(nil, e))
@@ -101,11 +102,19 @@ func TestABulkLoadDoesNotSlowItself(t *testing.T) {
 				t.Errorf("entry %d counts as small", i)
 			}
 		}
-		time.Sleep(2 * smallFor)
+		time.Sleep(2 * bulkFor)
 		ok(t, j.Submit(nil, entry(a, 2, 100, eager, o)))
 		synctest.Wait()
 		if !j.SmallTraffic(time.Now()) {
 			t.Error("a small entry after the bulk load does not count")
+		}
+		time.Sleep(2 * bulkFor)
+		own := entry(newStream(4), 0, 100, eager, o)
+		own.Internal = true
+		ok(t, j.Submit(nil, own))
+		synctest.Wait()
+		if j.SmallTraffic(time.Now()) {
+			t.Error("a small entry of a log of the broker's own counts")
 		}
 		ok(t, j.Close())
 		o.verify(t)
@@ -308,7 +317,7 @@ func TestTheClockIsSetWhileSmallEntriesArrive(t *testing.T) {
 			t.Errorf("a clock set by %v hides a tiny entry", by)
 		}
 		if j.SmallTraffic(wallClock(tiny.arrived.Add(2*smallFor), by)) {
-			t.Errorf("with a clock set by %v, a tiny entry counts for longer than a second", by)
+			t.Errorf("with a clock set by %v, a tiny entry counts for longer than smallFor", by)
 		}
 	}
 	ok(t, j.Close())

@@ -143,13 +143,14 @@ func (j *Journal) fillFrom(t *taken, s *Stream, b *budget, smallTraffic bool) {
 	}
 }
 
-// notice remembers when small entries arrive. Those of a stream that also has larger ones are part
-// of a bulk load, which must not slow itself down.
+// notice remembers when tiny entries arrive. Those of a stream that also has larger ones are part
+// of a bulk load, which must not slow itself down. So are those of the broker's own logs: the
+// commits of a transaction's large records, or of the offsets of their readers.
 func (g *group) notice(e *Entry, s sizes) {
 	switch {
 	case e.size() >= s.small:
 		e.Stream.bulk = e.arrived
-	case e.size() < s.tiny && e.arrived.Sub(e.Stream.bulk) >= smallFor && !e.control() && !e.onWrite():
+	case e.size() < s.tiny && e.arrived.Sub(e.Stream.bulk) >= bulkFor && !e.Internal && !e.control() && !e.onWrite():
 		if at := int64(e.arrived.Sub(g.start)); at-g.lastSmall.Load() > int64(smallFor/16) { // rarely: others read it
 			g.lastSmall.Store(at)
 		}

@@ -61,8 +61,8 @@ func TestAPacedAppendSendsPieces(t *testing.T) {
 		paced, uncached bool
 		most, ahead     int64
 	}{
-		{true, false, pace, 3 << 20},
-		{true, true, pace, 2 * pace},
+		{true, false, backAt, 3 << 20},
+		{true, true, backAt, 2 * backAt},
 		{false, false, 3 << 20, 3 << 20},
 		{false, true, 3 << 20, 3 << 20},
 	} {
@@ -73,10 +73,10 @@ func TestAPacedAppendSendsPieces(t *testing.T) {
 		ok(t, err)
 		value := strings.Repeat("v", 1<<20)
 		first := [][]byte{batch(t, 0, 1, 1, value), batch(t, 1, 1, 1, value)}
-		second := [][]byte{batch(t, 2, 1, 1, value[:pace/2]), batch(t, 3, 1, 1, value[:1])}
+		second := [][]byte{batch(t, 2, 1, 1, value[:backAt/2]), batch(t, 3, 1, 1, value[:1])}
 		ok(t, s.append(first, interval, c.uncached))
 		ok(t, s.append(second, interval, c.uncached))
-		if fsys.most > c.most || fsys.ahead > c.ahead || c.most == pace && fsys.written-fsys.backed >= pace+4<<10 {
+		if fsys.most > c.most || fsys.ahead > c.ahead || c.most == backAt && fsys.written-fsys.backed >= backAt+4<<10 {
 			t.Errorf("%+v: %d bytes at once, %d of %d on the disk, %d ahead of it", c, fsys.most, fsys.backed, fsys.written, fsys.ahead)
 		}
 		want := bytes.Join(append(first, second...), nil)
