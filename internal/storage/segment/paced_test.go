@@ -55,29 +55,39 @@ func (f *backFile) Writeback(off, n int64) error {
 }
 
 // A paced append sends one piece after the other to the disk, and an uncached one does not even
-// write more at once. A plain append sends much at once.
+// write more at once. Its pieces are a quarter of it, within bounds. A plain append sends much at
+// once.
 func TestAPacedAppendSendsPieces(t *testing.T) {
+	const all = 8 << 20
 	for _, c := range []struct {
-		paced, uncached bool
-		most, ahead     int64
+		paced, uncached    bool
+		batches, batch     int
+		most, least, ahead int64
 	}{
-		{true, false, backAt, 3 << 20},
-		{true, true, backAt, 2 * backAt},
-		{false, false, 3 << 20, 3 << 20},
-		{false, true, 3 << 20, 3 << 20},
+		{true, false, 2, 100 << 10, paceLeast, paceLeast, all},
+		{true, true, 2, 200 << 10, paceLeast, paceLeast, 2 * paceLeast},
+		{true, true, 2, 1 << 20, 512<<10 + page, 512 << 10, 1<<20 + 2*page},
+		{true, true, 6, 1 << 20, backAt, backAt, 2 * backAt},
+		{false, false, 2, 1 << 20, all, 2<<20 - page, all},
+		{false, true, 2, 1 << 20, all, 2<<20 - page, all},
 	} {
 		fsys := &backFS{FS: memory(t)}
 		files := NewFiles(fsys, 4)
 		files.YieldTo(func() bool { return c.paced })
 		s, err := Create(files, testDir, 0, 0)
 		ok(t, err)
-		value := strings.Repeat("v", 1<<20)
-		first := [][]byte{batch(t, 0, 1, 1, value), batch(t, 1, 1, 1, value)}
-		second := [][]byte{batch(t, 2, 1, 1, value[:backAt/2]), batch(t, 3, 1, 1, value[:1])}
+		var first [][]byte
+		for i := range c.batches {
+			first = append(first, batch(t, int64(i), 1, 1, strings.Repeat("v", c.batch)))
+		}
+		second := [][]byte{batch(t, int64(c.batches), 1, 1, strings.Repeat("v", 100)), batch(t, int64(c.batches)+1, 1, 1, "v")}
 		ok(t, s.append(first, interval, c.uncached))
-		ok(t, s.append(second, interval, c.uncached))
-		if fsys.most > c.most || fsys.ahead > c.ahead || c.most == backAt && fsys.written-fsys.backed >= backAt+4<<10 {
+		if fsys.most > c.most || fsys.most < c.least || fsys.ahead > c.ahead {
 			t.Errorf("%+v: %d bytes at once, %d of %d on the disk, %d ahead of it", c, fsys.most, fsys.backed, fsys.written, fsys.ahead)
+		}
+		ok(t, s.append(second, interval, c.uncached))
+		if c.paced && fsys.written-fsys.backed >= c.most+page {
+			t.Errorf("%+v: %d of %d bytes on the disk", c, fsys.backed, fsys.written)
 		}
 		want := bytes.Join(append(first, second...), nil)
 		if got := content(t, fsys.FS, s.Path()); !bytes.Equal(got, want) || s.Size() != int64(len(want)) {

@@ -229,10 +229,10 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, uncached bool) erro
 	}
 	s.loadForAppend(h)
 	s.files.setDirty(h, true)
-	at, paced := s.Size(), s.files.yields()
-	end, err := s.write(h, chunks, at, uncached, paced)
+	at, piece := s.Size(), s.paceOf(chunks)
+	end, err := s.write(h, chunks, at, uncached, piece)
 	if err == nil {
-		err = s.writeBack(h, end, paced)
+		err = s.writeBack(h, end, piece)
 	}
 	if err != nil {
 		s.renew() // a failed write-back may also have dropped earlier bytes
@@ -243,21 +243,21 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, uncached bool) erro
 }
 
 // write writes chunks at a position and returns where they end.
-func (s *Segment) write(h *handle, chunks [][]byte, at int64, uncached, paced bool) (end int64, err error) {
+func (s *Segment) write(h *handle, chunks [][]byte, at int64, uncached bool, piece int64) (end int64, err error) {
 	if !uncached {
 		n, err := h.f.WriteVecAt(chunks, at)
 		return at + int64(n), err
 	}
-	if !paced {
+	if piece == 0 {
 		n, err := vfs.WriteVecUncached(h.f, chunks, at)
 		return at + int64(n), err
 	}
 	for _, c := range chunks {
 		for len(c) > 0 {
-			n, err := vfs.WriteVecUncached(h.f, [][]byte{c[:min(len(c), backAt)]}, at)
+			n, err := vfs.WriteVecUncached(h.f, [][]byte{c[:min(int64(len(c)), piece)]}, at)
 			at, c = at+int64(n), c[n:]
 			if err == nil {
-				err = s.writeBack(h, at, paced)
+				err = s.writeBack(h, at, piece)
 			}
 			if err != nil {
 				return at, err
@@ -269,23 +269,45 @@ func (s *Segment) write(h *handle, chunks [][]byte, at int64, uncached, paced bo
 
 // backAt is how many bytes are sent to the disk at once, ahead of the next sync. Otherwise a
 // segment with a high write rate has hundreds of megabytes to sync when a sweep reaches it, and the
-// datasyncs of the journal wait for them. A paced append waits until the disk has them. With pieces
-// of 128 KiB, the segments fell behind the journal until the logs had no memory for new records: a
-// request of 100 B then took 54 ms (p99) next to a bulk load of 266 MB/s, and 2.8 ms next to 339
-// MB/s with this size.
+// datasyncs of the journal wait for them.
 const backAt = 1 << 20
 
+// How many bytes of a paced append the disk has at once: the least, and as a part of the append. A
+// write of 1 MiB delays the journal's datasyncs. But if a log receives more than the disk gets in
+// small pieces, it falls behind the journal until it has no memory, and then every request waits;
+// its appends become longer meanwhile. Next to a bulk load, a request of 100 B took 54 ms (p99) with
+// pieces of 128 KiB, and 2.8 ms with 1 MiB. Next to nothing, 25 MB/s of such requests took 33 to 62
+// ms with 128 KiB, and 69 to 76 ms with 1 MiB.
+const (
+	paceLeast = 128 << 10
+	pacePart  = 4
+)
+
+// page is the unit of what is sent to the disk: the next append may extend the last one.
+const page = 4 << 10
+
+// paceOf returns the size of the pieces in which the disk gets an append, 0 for the whole of it.
+func (s *Segment) paceOf(chunks [][]byte) int64 {
+	if !s.files.yields() {
+		return 0
+	}
+	var all int64
+	for _, c := range chunks {
+		all += int64(len(c))
+	}
+	return min(max(all/pacePart/page*page, paceLeast), backAt)
+}
+
 // writeBack sends appended bytes to the disk, except for the last page, which the next append may
-// extend. It waits for the disk only if the append is paced.
-func (s *Segment) writeBack(h *handle, end int64, paced bool) error {
-	const page = 4 << 10
+// extend. It waits for the disk after each piece, and not at all if the append is not paced.
+func (s *Segment) writeBack(h *handle, end, piece int64) error {
 	end = end / page * page
 	s.backed = max(s.backed, s.Synced()/page*page)
-	for paced && end-s.backed >= backAt {
-		if err := vfs.Writeback(h.f, s.backed, backAt); err != nil {
+	for piece > 0 && end-s.backed >= piece {
+		if err := vfs.Writeback(h.f, s.backed, piece); err != nil {
 			return err
 		}
-		s.backed += backAt
+		s.backed += piece
 	}
 	if end-s.backed >= backAt {
 		vfs.StartWriteback(h.f, s.backed, end-s.backed)
