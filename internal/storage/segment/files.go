@@ -19,6 +19,7 @@ type Files struct {
 	verified verified
 	contents atomic.Uint64 // the last Segment.content, which is unique in verified
 	busy     func() bool   // see YieldTo; nil: nothing else uses the disk
+	pace     pace
 
 	mu   sync.Mutex
 	idle *sync.Cond // signaled when a file is no longer busy

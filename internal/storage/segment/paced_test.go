@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -55,45 +56,66 @@ func (f *backFile) Writeback(off, n int64) error {
 }
 
 // A paced append sends one piece after the other to the disk, and an uncached one does not even
-// write more at once. Its pieces are a quarter of it, within bounds. A plain append sends much at
-// once.
+// write more at once. A plain append sends much at once.
 func TestAPacedAppendSendsPieces(t *testing.T) {
-	const all = 8 << 20
 	for _, c := range []struct {
-		paced, uncached    bool
-		batches, batch     int
-		most, least, ahead int64
+		paced, uncached bool
+		most, ahead     int64
 	}{
-		{true, false, 2, 100 << 10, paceLeast, paceLeast, all},
-		{true, true, 2, 200 << 10, paceLeast, paceLeast, 2 * paceLeast},
-		{true, true, 2, 1 << 20, 512<<10 + page, 512 << 10, 1<<20 + 2*page},
-		{true, true, 6, 1 << 20, backAt, backAt, 2 * backAt},
-		{false, false, 2, 1 << 20, all, 2<<20 - page, all},
-		{false, true, 2, 1 << 20, all, 2<<20 - page, all},
+		{true, false, paceLeast, 3 << 20},
+		{true, true, paceLeast, 2 * paceLeast},
+		{false, false, 3 << 20, 3 << 20},
+		{false, true, 3 << 20, 3 << 20},
 	} {
 		fsys := &backFS{FS: memory(t)}
 		files := NewFiles(fsys, 4)
 		files.YieldTo(func() bool { return c.paced })
 		s, err := Create(files, testDir, 0, 0)
 		ok(t, err)
-		var first [][]byte
-		for i := range c.batches {
-			first = append(first, batch(t, int64(i), 1, 1, strings.Repeat("v", c.batch)))
-		}
-		second := [][]byte{batch(t, int64(c.batches), 1, 1, strings.Repeat("v", 100)), batch(t, int64(c.batches)+1, 1, 1, "v")}
+		value := strings.Repeat("v", 1<<20)
+		first := [][]byte{batch(t, 0, 1, 1, value), batch(t, 1, 1, 1, value)}
 		ok(t, s.append(first, interval, c.uncached))
-		if fsys.most > c.most || fsys.most < c.least || fsys.ahead > c.ahead {
+		if fsys.most > c.most || fsys.ahead > c.ahead || c.paced && fsys.written-fsys.backed >= c.most+page {
 			t.Errorf("%+v: %d bytes at once, %d of %d on the disk, %d ahead of it", c, fsys.most, fsys.backed, fsys.written, fsys.ahead)
 		}
+		second := [][]byte{batch(t, 2, 1, 1, value[:paceLeast/2]), batch(t, 3, 1, 1, value[:1])}
 		ok(t, s.append(second, interval, c.uncached))
-		if c.paced && fsys.written-fsys.backed >= c.most+page {
-			t.Errorf("%+v: %d of %d bytes on the disk", c, fsys.backed, fsys.written)
-		}
 		want := bytes.Join(append(first, second...), nil)
 		if got := content(t, fsys.FS, s.Path()); !bytes.Equal(got, want) || s.Size() != int64(len(want)) {
 			t.Errorf("%+v: %d bytes in the file, %d count, want %d", c, len(got), s.Size(), len(want))
 		}
 		ok(t, s.Sync())
+	}
+}
+
+// The pieces become larger while appends are busy for most of the time, up to a bound, and smaller
+// when they are not, or after a pause.
+func TestPiecesGrowWhileAppendsFallBehind(t *testing.T) {
+	var p pace
+	now := time.Now()
+	load := func(busy, idle time.Duration) {
+		for range 4 {
+			begin := now
+			now = now.Add(busy)
+			p.took(begin, now)
+			now = now.Add(idle)
+		}
+	}
+	for _, c := range []struct {
+		busy, idle time.Duration
+		want       int64
+	}{
+		{time.Millisecond, 39 * time.Millisecond, paceLeast},
+		{30 * time.Millisecond, 10 * time.Millisecond, paceMost},
+		{30 * time.Millisecond, 0, paceMost},
+		{10 * time.Millisecond, 20 * time.Millisecond, paceMost}, // neither
+		{2 * time.Millisecond, 38 * time.Millisecond, paceLeast},
+		{40 * time.Millisecond, 0, paceMost},
+		{40 * time.Millisecond, 2 * time.Second, paceLeast},
+	} {
+		if load(c.busy, c.idle); p.size() != c.want {
+			t.Errorf("appends of %v with pauses of %v: pieces of %d bytes, want %d", c.busy, c.idle, p.size(), c.want)
+		}
 	}
 }
 

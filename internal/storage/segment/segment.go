@@ -229,10 +229,16 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, uncached bool) erro
 	}
 	s.loadForAppend(h)
 	s.files.setDirty(h, true)
-	at, piece := s.Size(), s.paceOf(chunks)
+	at, piece, begin := s.Size(), int64(0), time.Now()
+	if s.files.yields() {
+		piece = s.files.pace.size()
+	}
 	end, err := s.write(h, chunks, at, uncached, piece)
 	if err == nil {
 		err = s.writeBack(h, end, piece)
+	}
+	if piece > 0 {
+		s.files.pace.took(begin, time.Now())
 	}
 	if err != nil {
 		s.renew() // a failed write-back may also have dropped earlier bytes
@@ -272,31 +278,8 @@ func (s *Segment) write(h *handle, chunks [][]byte, at int64, uncached bool, pie
 // datasyncs of the journal wait for them.
 const backAt = 1 << 20
 
-// How many bytes of a paced append the disk has at once: the least, and as a part of the append. A
-// write of 1 MiB delays the journal's datasyncs. But if a log receives more than the disk gets in
-// small pieces, it falls behind the journal until it has no memory, and then every request waits;
-// its appends become longer meanwhile. Next to a bulk load, a request of 100 B took 54 ms (p99) with
-// pieces of 128 KiB, and 2.8 ms with 1 MiB. Next to nothing, 25 MB/s of such requests took 33 to 62
-// ms with 128 KiB, and 69 to 76 ms with 1 MiB.
-const (
-	paceLeast = 128 << 10
-	pacePart  = 4
-)
-
 // page is the unit of what is sent to the disk: the next append may extend the last one.
 const page = 4 << 10
-
-// paceOf returns the size of the pieces in which the disk gets an append, 0 for the whole of it.
-func (s *Segment) paceOf(chunks [][]byte) int64 {
-	if !s.files.yields() {
-		return 0
-	}
-	var all int64
-	for _, c := range chunks {
-		all += int64(len(c))
-	}
-	return min(max(all/pacePart/page*page, paceLeast), backAt)
-}
 
 // writeBack sends appended bytes to the disk, except for the last page, which the next append may
 // extend. It waits for the disk after each piece, and not at all if the append is not paced.
