@@ -56,7 +56,7 @@ type Cleanup struct {
 	// RetentionTime and RetentionBytes are about the local disks. See Observer.Copied.
 	CopyFirst bool
 	// Internal marks a topic that the broker itself writes. Its records are still accepted when the
-	// disk has too little space for those of clients, and large records are not written in pieces for
+	// disk has too little space for those of clients, and no large record is written in pieces for
 	// them.
 	Internal bool
 }
