@@ -59,10 +59,7 @@ func (d *faultyDisk) obey(command string) error {
 	case "writes-fail":
 		d.Add(errfs.Rule{Ops: errfs.Write, Err: syscall.EIO, When: func(c errfs.Call) bool { return !metadata(c) }})
 	case "one-sync-fails":
-		// The directory of an object store is another disk. There, the broker writes the object
-		// again, to a new file, and reports nothing unless that fails, too.
-		logs := func(c errfs.Call) bool { return strings.HasPrefix(c.Path, d.data+"/") && !metadata(c) }
-		d.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, Count: 1, When: logs,
+		d.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO, Count: 1, When: func(c errfs.Call) bool { return !metadata(c) },
 			Before: func(c errfs.Call) { // a line of the broker's log
 				fmt.Fprintf(os.Stderr, "{\"level\":\"info\",\"msg\":\"this sync fails\",\"file\":%q}\n", c.Path)
 			}})
