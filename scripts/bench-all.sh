@@ -55,7 +55,10 @@ part_sizes() { # transactions of larger records, chronik alone
     dir="$(mktemp -d)"
     "$root/bin/chronikd" --data-dir "$dir" --listen 127.0.0.1:0 --admin-listen off 2>"$dir.log" &
     pid=$!
-    until addr="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$dir.log")" && [ -n "$addr" ]; do sleep 0.1; done
+    until addr="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$dir.log")" && [ -n "$addr" ]; do
+      kill -0 "$pid" || { cat "$dir.log"; return 1; }
+      sleep 0.1
+    done
     "$bench" txn --a "$addr" --pid-a "$pid" --loads batch,plain -d 4s --rounds 3 -s "$size"
     kill -TERM "$pid"
     wait "$pid"
@@ -98,7 +101,10 @@ part_forward() (
   done
   ctl() { "$root/bin/chronikctl" --brokers "$seeds" --admin off --timeout 60s "$@"; }
   until ctl topic create forwarded --partitions 1 --replication-factor 3 --if-not-exists && sleep 3 && # until all are in sync
-    leader="$(ctl topic describe forwarded -o json | jq '[.. | objects | .leader? | numbers][0] - 1')" && [ "$leader" -ge 0 ]; do sleep 0.5; done
+    leader="$(ctl topic describe forwarded -o json | jq '[.. | objects | .leader? | numbers][0] - 1')" && [ "$leader" -ge 0 ]; do
+    for pid in "${pids[@]}"; do kill -0 "$pid" || { cat "$dir"/*.log; exit 1; }; done
+    sleep 0.5
+  done
   ticks() { for pid in "${pids[@]}"; do sed 's/.*) //' "/proc/$pid/stat"; done | awk '{n += $12 + $13} END {print n}'; }
   for round in 0 1 2 3; do # the first one is not printed
     for rate in 5000 12000 0; do

@@ -187,7 +187,7 @@ row_cold() {
       sync
       if ! drop_cache; then echo "NOT COLD: the page cache can't be dropped here"; fi
       start_chronik
-      sleep 2 # what a start writes to the journal makes reads small for a second, as any small entry does
+      sleep 2 # otherwise the second that is measured has the rest of the start, whose program is not cached either
       cold chronik "$addr"
       [ -z "$kafka" ] || { drop_cache; cold kafka "$kafka"; }
     done

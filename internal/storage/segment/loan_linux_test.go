@@ -278,7 +278,7 @@ func TestAFailedWriteBackForgetsWhatWasVerified(t *testing.T) {
 	was, before := h.f, s.content.Load()
 	defer func() { h.f = was }()
 	h.f = noWriteback{was}
-	err = s.Append([][]byte{batch(t, 100, 1, 1, strings.Repeat("v", 4*backAt))}, interval)
+	err = s.Append([][]byte{batch(t, 100, 1, 1, strings.Repeat("v", 4*paceLeast))}, interval)
 	if !errors.Is(err, syscall.EIO) || s.content.Load() == before {
 		t.Errorf("what was written counts as verified: %v", err)
 	}
