@@ -148,7 +148,7 @@ func (t *tail) join(c *chunk, max, ms int64) bool {
 // none, and reports whether other chunks are written and not durable.
 func (t *tail) durable(lsn journal.LSN) (end int64, rest bool) {
 	waiting := t.chunks[t.flushed:]
-	i := sort.Search(len(waiting), func(i int) bool { return !waiting[i].ready })
+	i := searchNear(waiting, func(c *chunk) bool { return !c.ready })
 	for end = -1; i < len(waiting) && waiting[i].last != 0 && waiting[i].last <= lsn; i++ {
 		waiting[i].ready = true
 		end = waiting[i].next
@@ -226,7 +226,22 @@ func (t *tail) end() int64 {
 
 // find returns the index of the chunk that holds offset, or of the first one after it.
 func (t *tail) find(offset int64) int {
-	return sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i].next > offset })
+	return searchNear(t.chunks, func(c *chunk) bool { return c.next > offset })
+}
+
+// searchNear is sort.Search from the end on: appends, acknowledgements and followers that are in
+// sync ask for the newest chunks. If many partitions are written to, each chunk that is examined is
+// a cache miss.
+func searchNear(chunks []*chunk, f func(*chunk) bool) int {
+	low, high, step := 0, len(chunks), 1 // f is true from high on
+	for high > 0 && low == 0 {
+		if at := max(high-step, 0); f(chunks[at]) {
+			high, step = at, 2*step
+		} else {
+			low = at + 1
+		}
+	}
+	return low + sort.Search(high-low, func(i int) bool { return f(chunks[low+i]) })
 }
 
 // flushable returns the chunks that may be written to a segment now, up to about max bytes. No
@@ -268,7 +283,7 @@ func (t *tail) evict(goes func(*chunk) bool) []*chunk {
 // cutEnd removes and returns the chunks that end beyond end. Chunks hold whole groups. A log is
 // only truncated within a group by Truncate, which flushes first.
 func (t *tail) cutEnd(end int64) []*chunk {
-	i := sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i].next > end })
+	i := t.find(end)
 	gone := t.chunks[i:]
 	for _, c := range gone {
 		if c.cached {
