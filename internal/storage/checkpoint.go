@@ -101,7 +101,7 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 		if unsure {
 			d.unsure.Store(true)
 		}
-		return err
+		return d.uncommitted(err)
 	}
 	d.setLast(h)
 	for i, l := range logs {
@@ -110,6 +110,15 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	d.tombstonesStored(tombs)
 	d.journal.Release(h.Redo)
 	return nil
+}
+
+// uncommitted logs that a commit failed, and returns the error. Those who try again need not, and
+// some of them are far from the disk: the follower whose leader moved a log start.
+func (d *Dir) uncommitted(err error) error {
+	if !d.stopping() { // Close returns its own
+		d.logOnce(nil, "checkpoint could not be written", err)
+	}
+	return err
 }
 
 // nextHeader returns the header of the next checkpoint, with the redo pointer of the last one.

@@ -126,7 +126,7 @@ func (d *Dir) append(c *delta) error {
 		return d.checkpointAll(nil, false)
 	}
 	if err != nil {
-		return err
+		return d.uncommitted(err)
 	}
 	d.setLast(c.Header)
 	for _, e := range c.entries {

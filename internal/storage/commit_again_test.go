@@ -7,6 +7,9 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
@@ -148,5 +151,30 @@ func TestAFailedDeletionReleasesMemory(t *testing.T) {
 	}
 	if n := d.memory.deferred.Load(); n != 0 {
 		t.Errorf("%d bytes wait for nothing", n)
+	}
+}
+
+// Whoever commits, a commit that fails is reported: the caller may be a follower that tries again.
+func TestAFailedCommitIsReported(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	core, said := observer.New(zap.ErrorLevel)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.Logger = zap.New(core) })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 3, 10)
+	reported := func() int { return said.FilterMessage("checkpoint could not be written").Len() }
+	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*", Count: 2, Err: syscall.EIO})
+	for i, what := range []string{"changes", "the whole state"} { // which is written after a failure
+		if err := l.SetLogStart(int64(i + 1)); !errors.Is(err, syscall.EIO) {
+			t.Fatal(what, err)
+		}
+		if n := reported(); n != i+1 {
+			t.Fatalf("%s: a failure was reported %d times, in all", what, n)
+		}
+	}
+	must(t, l.SetLogStart(3))
+	must(t, d.Close())
+	_ = d.commit(l)
+	if n := reported(); n != 2 {
+		t.Errorf("%d failures were reported instead of 2", n)
 	}
 }

@@ -152,9 +152,7 @@ func (d *Dir) markSyncFailure() {
 	for _, l := range d.Logs() {
 		if l.acks.marked.Load() {
 			d.syncFailed.Store(true)
-			if err := d.checkpoint(nil); err != nil {
-				d.logOnce(nil, "checkpoint after a failure of the journal could not be written", err)
-			}
+			_ = d.checkpoint(nil) // which logs it
 			return
 		}
 	}
