@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/chronik-io/chronik/internal/tools/bench/wire"
 )
@@ -59,7 +60,9 @@ func Sole(addr, topic string) *Cluster {
 
 // Reach returns the options of a client of brokers, with TLS unless secure is nil.
 func Reach(seeds []string, secure *tls.Config) []kgo.Opt {
-	opts := []kgo.Opt{kgo.SeedBrokers(seeds...), kgo.ClientID(wire.ClientID)}
+	versions := kversion.Tip() // tansu 0.6.0 closes the connection at version 5 of KIP-1242, instead of refusing it
+	versions.SetMaxKeyVersion(kmsg.ApiVersions.Int16(), 4)
+	opts := []kgo.Opt{kgo.SeedBrokers(seeds...), kgo.ClientID(wire.ClientID), kgo.MaxVersions(versions)}
 	if secure != nil {
 		opts = append(opts, kgo.DialTLSConfig(secure))
 	}
