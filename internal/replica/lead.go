@@ -15,8 +15,10 @@ type Tail interface {
 	Appended(batch *groupcommit.Batch)
 	// Advanced reports that the written or the durable end of the log advanced.
 	Advanced()
-	// Moved reports that the high watermark, the log start or the role changed, or that the log end
-	// moved back.
+	// HighMoved reports that the high watermark moved.
+	HighMoved()
+	// Moved reports that the log start or the role changed, that the log end moved back, or that
+	// the followers are to sync what they have; see SyncTo.
 	Moved()
 }
 

@@ -364,7 +364,9 @@ func (p *Partition) complete(effect progress.Effect, ack int64) {
 func (p *Partition) notify(effect progress.Effect) {
 	if effect&progress.HighMoved != 0 {
 		p.env.park.Check(p.key())
-		p.moved()
+		if t := p.tail.Load(); t != nil {
+			(*t).HighMoved()
+		}
 	}
 	if effect&progress.ProposalDue != 0 && p.env.upkeep != nil && p.isDue.CompareAndSwap(false, true) {
 		p.env.upkeep.proposalDue(p)

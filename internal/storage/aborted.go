@@ -201,7 +201,7 @@ func (l *Log) usableAborted(s *segment.Segment) ([]txnindex.Entry, error) {
 		return nil, segment.ErrReplaced
 	}
 	if err = l.buildAborted(segments[:i+1]); err != nil {
-		l.dir.segmentError(l, err)
+		l.dir.segmentError(l, "index of aborted transactions could not be built", err)
 		return nil, fmt.Errorf("%w: build the index of aborted transactions of %s: %w", ErrFailed, s.AbortedPath(), err)
 	}
 	l.dir.log.Warn("index of aborted transactions built again", zap.Stringer("log", l), zap.Error(fault))
@@ -228,7 +228,8 @@ func (l *Log) buildAborted(segments []*segment.Segment) error {
 	}
 	l.mu.Unlock()
 	if err := s.InstallAborted(); err != nil {
-		l.dir.segmentError(l, err) // it is in memory, and the next sync tries again
+		// It is in memory, and the next sync tries again.
+		l.dir.segmentError(l, "index of aborted transactions could not be written", err)
 	}
 	return nil
 }

@@ -112,11 +112,13 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	return nil
 }
 
+const notCommitted = "checkpoint could not be written"
+
 // uncommitted logs that a commit failed, and returns the error. Those who try again need not, and
 // some of them are far from the disk: the follower whose leader moved a log start.
 func (d *Dir) uncommitted(err error) error {
 	if !d.stopping() { // Close returns its own
-		d.logOnce(nil, "checkpoint could not be written", err)
+		d.logOnce(nil, notCommitted, err)
 	}
 	return err
 }

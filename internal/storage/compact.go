@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/producers"
@@ -363,7 +364,7 @@ func (p *pass) report() {
 	c.records.Add(float64(p.filter.Removed))
 	c.lastRun.Set(float64(time.Now().Unix()))
 	c.lastSeconds.Set(took.Seconds())
-	p.d.clearFailures(p.l.String())
+	p.d.failed.Ended(series.Key(p.l.String(), ""))
 	p.d.log.Info("log compacted", zap.String("topic", p.l.topic), zap.Int32("partition", p.l.id.Partition),
 		zap.Int64("from", p.dirt.From), zap.Int64("to", p.filter.End), zap.Float64("dirty", math.Round(p.dirt.Ratio()*100)/100),
 		zap.Int("keys", p.filter.Keys.Len()), zap.Int64("kept", p.filter.Kept), zap.Int64("removed", p.filter.Removed),

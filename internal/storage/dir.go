@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/pause"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -72,15 +73,15 @@ type Dir struct {
 	scarce   scarcity
 	life     atomic.Pointer[dirLife]
 
-	mu             sync.Mutex
-	logs           map[ID]*Log
-	list           []*Log            // values of logs; replaced, never changed
-	broken         map[*Log]*mending // logs that the maintenance goroutine must repair
-	deleted        map[ID]tombstone
-	replaced       map[ID]ReplacedLog
-	futures        []future       // that the start has found; used by Open only
-	requested      []*Log         // logs whose entries commitRequested is to commit
-	loggedFailures map[string]int // repeated failures that were logged
+	mu        sync.Mutex
+	logs      map[ID]*Log
+	list      []*Log            // values of logs; replaced, never changed
+	broken    map[*Log]*mending // logs that the maintenance goroutine must repair
+	deleted   map[ID]tombstone
+	replaced  map[ID]ReplacedLog
+	futures   []future        // that the start has found; used by Open only
+	requested []*Log          // logs whose entries commitRequested is to commit
+	failed    series.Failures // that are logged
 
 	operations sync.WaitGroup // operations that Manager has started
 
@@ -174,8 +175,7 @@ func newDir(loc Location, opt *Options) *Dir {
 	d := &Dir{
 		opt: opt, path: path.Clean(loc.Path), jpath: loc.JournalPath(),
 		logs: map[ID]*Log{}, broken: map[*Log]*mending{}, deleted: map[ID]tombstone{}, replaced: map[ID]ReplacedLog{},
-		loggedFailures: map[string]int{},
-		sweeps:         make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
+		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		renewals: make(chan struct{}, 1), requests: make(chan struct{}, 1),
 		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 		carryWait: carryWait, pace: pause.Pace{Idle: paceIdle},

@@ -293,7 +293,7 @@ func (l *Log) synced() {
 // batches. The log accepts no appends until repair has written them to a new segment
 // (replaceSegment). The caller holds flushMu.
 func (l *Log) segmentFailed(err error) error {
-	l.dir.segmentError(l, err)
+	l.dir.segmentError(l, "segment could not be written; the log accepts no records until a new one has them", err)
 	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
 	l.applyEvent(loglife.SegmentFailed, err) // of a log that is being recovered, recovery handles the error
 	return err

@@ -219,7 +219,7 @@ func (d *Dir) journalFailed(err error) {
 // reopened is called when the directory accepts records again after a failure of its journal.
 func (d *Dir) reopened() {
 	d.log.Info("log directory accepts records again")
-	d.clearFailures("")
+	d.failed.Ended("")
 	if d.opt.reopened != nil {
 		d.opt.reopened(d)
 	}

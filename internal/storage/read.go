@@ -239,7 +239,7 @@ func (l *Log) fromDisk(buf *bufpool.Buffer, b []byte, err error, seg *segment.Se
 		}
 		return Slice{}, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 	case err != nil:
-		l.dir.segmentError(l, err)
+		l.dir.segmentError(l, "segment could not be read", err)
 		return Slice{}, fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
 	case len(b) == 0:
 		return Slice{}, nil

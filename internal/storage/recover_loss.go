@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 )
 
@@ -134,6 +135,7 @@ func (d *Dir) Confirm(owner checkpoint.Owner) {
 // only user of the directory.
 func (d *Dir) setLast(h checkpoint.Header) {
 	d.last = h
+	d.failed.Ended(series.Key("", notCommitted))
 	d.sequence.Store(h.Seq)
 }
 

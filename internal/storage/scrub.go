@@ -170,7 +170,7 @@ func (d *Dir) scrubSegment(l *Log, s *segment.Segment) bool {
 		return true
 	}
 	if !errors.Is(err, ErrClosed) && !errors.Is(err, segment.ErrCorrupt) {
-		d.segmentError(l, err)
+		d.segmentError(l, "segment could not be read", err)
 	}
 	return false
 }

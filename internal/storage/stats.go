@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
@@ -119,14 +120,14 @@ func (l *Log) DirtyRatio() (float64, bool) {
 	return x.Ratio(), err == nil
 }
 
-func (d *Dir) segmentError(l *Log, err error) {
+func (d *Dir) segmentError(l *Log, what string, err error) {
 	d.stats.segmentErrors.Inc()
-	d.logOnce(l, "segment failed", err)
+	d.logOnce(l, what, err)
 }
 
 func (d *Dir) repaired(l *Log) {
 	d.log.Info("partition accepts records again", zap.Stringer("log", l))
-	d.clearFailures(l.String())
+	d.failed.Ended(series.Key(l.String(), ""))
 }
 
 // logOnce logs the first of a series of failures; of the repetitions it logs ever fewer. An
@@ -135,33 +136,19 @@ func (d *Dir) logOnce(l *Log, what string, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
-	key := what
+	key := series.Key("", what)
 	if l != nil {
-		key = l.String() + "\x00" + what
+		key = series.Key(l.String(), what)
 	}
-	d.mu.Lock()
-	n := d.loggedFailures[key]
-	d.loggedFailures[key] = n + 1
-	d.mu.Unlock()
-	if n&(n-1) != 0 { // the 1st, 2nd, 3rd, 5th, 9th, 17th … time
+	n, say := d.failed.Failed(key, err)
+	if !say {
 		return
 	}
-	fields := []zap.Field{zap.Int("times", n+1), zap.Error(err)}
+	fields := []zap.Field{zap.Int("times", n), zap.Error(err)}
 	if l != nil {
 		fields = append(fields, zap.Stringer("log", l))
 	}
 	d.log.Error(what, fields...)
-}
-
-// clearFailures forgets the failures of a log, or with an empty prefix all failures.
-func (d *Dir) clearFailures(prefix string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for key := range d.loggedFailures {
-		if len(key) >= len(prefix) && key[:len(prefix)] == prefix {
-			delete(d.loggedFailures, key)
-		}
-	}
 }
 
 // standstill is the last state of a journal that was read.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -20,6 +19,7 @@ type outgoing struct {
 	conn  Conn
 	ready ring[*sub]    // may have something to send
 	cold  chan struct{} // capacity 1: the reader of the disk has work
+	highs highPace
 
 	mu       sync.Mutex
 	ended    bool
@@ -33,11 +33,9 @@ type outgoing struct {
 	recalled []reset // whose answer can be sent
 	ahead    int     // bytes of producers in recalled
 	ends     []frame.End
-	highs    []frame.High // for the next HW frame
+	moves    []frame.High // for the next HW frame
 	syncs    []frame.Sync
-	waiting  []*sub    // whose high watermark has moved since the last HW frame
-	highAt   time.Time // of the last HW frame
-	highSoon *time.Timer
+	waiting  []*sub         // whose high watermark has moved since the last HW frame
 	gone     []*sub         // for report
 	toRead   []*sub         // need the disk
 	toFind   map[*part]bool // whose first batch must be found on the disk
@@ -102,6 +100,7 @@ func (o *outgoing) Push() { o.conn.Push() }
 func (s *Streams) Serve(c Conn) {
 	o := &outgoing{s: s, conn: c, cold: make(chan struct{}, 1), subs: make(map[uint32]*sub), byPart: make(map[*part]*sub),
 		cuts: make(map[uint32]cut), cutOf: make(map[*part]uint32)}
+	o.highs.init(c.Kick)
 	ended := make(chan struct{})
 	s.mu.Lock()
 	if !s.spawn(func() { o.readDisk(ended) }) {
@@ -126,9 +125,7 @@ func (s *Streams) Serve(c Conn) {
 func (o *outgoing) end() {
 	o.mu.Lock()
 	o.ended = true
-	if o.highSoon != nil {
-		o.highSoon.Stop()
-	}
+	o.highs.timer.Stop()
 	var all []*sub
 	for _, b := range o.subs {
 		o.endLocked(b)

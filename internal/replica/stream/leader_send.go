@@ -78,6 +78,10 @@ func (o *outgoing) send(v Vector, b *sub) (more bool) {
 		b.synced = to
 		o.syncs = append(o.syncs, frame.Sync{Slot: b.slot, LeaderEpoch: b.epoch, End: to})
 	}
+	if b.span == nil && b.from() == b.part.log.Ends().LogEnd { // as when only the high watermark moved
+		o.noteHigh(b)
+		return false
+	}
 	span, cold := b.span, b.cold
 	if b.span, b.cold = nil, false; span == nil {
 		s, ok, err := b.part.log.ReadSpanMemory(b.from(), frame.MaxDataChunk)
@@ -260,27 +264,20 @@ func (o *outgoing) sendHighs(v Vector) {
 	if len(o.waiting) == 0 || v.Full() || o.ended {
 		return
 	}
-	now := time.Now()
-	if wait := highInterval - now.Sub(o.highAt); wait > 0 {
-		if o.highSoon == nil {
-			o.highSoon = time.AfterFunc(wait, o.conn.Kick)
-		} else {
-			o.highSoon.Reset(wait)
-		}
+	if !o.highs.begin() {
 		return
 	}
-	o.highAt = now
 	for _, b := range o.waiting {
 		b.noted = false
 		e, start := b.part.p.Ends(), b.part.log.DurableStart()
 		if !b.ended && (e.HighWatermark != b.high || start != b.start) {
 			b.high, b.start = e.HighWatermark, start
-			o.highs = append(o.highs, frame.High{Slot: b.slot, LeaderEpoch: b.epoch, High: b.high, LogStart: b.start})
+			o.moves = append(o.moves, frame.High{Slot: b.slot, LeaderEpoch: b.epoch, High: b.high, LogStart: b.start})
 		}
 	}
 	clear(o.waiting)
 	o.waiting = o.waiting[:0]
-	o.highs = list(v, frame.HW, o.highs)
+	o.moves = list(v, frame.HW, o.moves)
 }
 
 // wakeReader wakes the goroutine that reads the disk.

@@ -3,6 +3,7 @@ package stream
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -145,4 +146,60 @@ func (o *outgoing) take(at int, b *sub) {
 	copy(o.toRead[1:i+1], o.toRead[:i]) // shorter than what follows
 	o.toRead[0] = nil
 	o.toRead = o.toRead[1:]
+}
+
+// highPace spaces the HW frames of a connection: there is at most one in each highInterval. High
+// watermarks move with every acknowledgement, so between two frames a timer wakes the connection's
+// goroutine once, and not each of them: it would take the writing role from those who push records.
+type highPace struct {
+	kick  func()
+	timer *time.Timer
+	began time.Time
+	due   atomic.Int64 // from when on the next frame may be sent, after began
+	armed atomic.Bool  // the timer is going to wake the goroutine
+}
+
+// init sets the function that wakes the goroutine. It precedes all other calls.
+func (h *highPace) init(kick func()) {
+	h.kick, h.began = kick, time.Now()
+	h.timer = time.AfterFunc(time.Hour, h.fire)
+	h.timer.Stop()
+}
+
+func (h *highPace) fire() {
+	h.armed.Store(false)
+	h.kick()
+}
+
+// moved wakes the goroutine when the next frame may be sent: now, or by the timer. It does not
+// block.
+func (h *highPace) moved() {
+	if h.armed.Load() {
+		return
+	}
+	if wait := h.wait(time.Since(h.began)); wait > 0 {
+		h.arm(wait)
+		return
+	}
+	h.kick()
+}
+
+// begin reports whether a frame may be sent now, and counts it as sent. Otherwise the timer wakes
+// the goroutine. It is for Fill, which must not do so.
+func (h *highPace) begin() bool {
+	now := time.Since(h.began)
+	if wait := h.wait(now); wait > 0 {
+		h.arm(wait)
+		return false
+	}
+	h.due.Store(int64(now + highInterval))
+	return true
+}
+
+func (h *highPace) wait(now time.Duration) time.Duration { return time.Duration(h.due.Load()) - now }
+
+func (h *highPace) arm(wait time.Duration) {
+	if h.armed.CompareAndSwap(false, true) {
+		h.timer.Reset(wait)
+	}
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/replica"
@@ -60,4 +61,29 @@ func TestSubscriptionsWaitForTheDiskInTheirOrder(t *testing.T) {
 	if next(begin.Add(time.Hour), nil); len(o.toRead) > 0 {
 		t.Errorf("%d that have ended are left", len(o.toRead))
 	}
+}
+
+// However often high watermarks move, the connection's goroutine is woken once for each HW frame
+// that may be sent, and for the last move, too.
+func TestHighWatermarksWakeOnceInAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h highPace
+		woken, pending := 0, false
+		h.init(func() { woken++; pending = !h.begin() })
+		defer h.timer.Stop()
+		const moves = 1000
+		for range moves {
+			h.moved()
+			time.Sleep(highInterval / 100)
+		}
+		if most := moves/100 + 1; woken > most || woken < most-2 {
+			t.Errorf("woken %d times in %v", woken, moves/100*highInterval)
+		}
+		before := woken
+		h.moved()
+		time.Sleep(highInterval)
+		if woken == before || pending {
+			t.Errorf("nothing was sent after the last move: woken %d times, pending: %v", woken-before, pending)
+		}
+	})
 }

@@ -237,6 +237,17 @@ func (t *part) Advanced() {
 	}
 }
 
+// HighMoved implements replica.Tail. The leader says nothing to followers that they do not learn
+// with the next frame, and a follower says nothing: so it wakes no goroutine for each move.
+func (t *part) HighMoved() {
+	if subs := t.subs.Load(); subs != nil {
+		for _, b := range *subs {
+			b.out.ready.push(b)
+			b.out.highs.moved()
+		}
+	}
+}
+
 // Moved implements replica.Tail.
 func (t *part) Moved() {
 	if f := t.following.Load(); f != nil {

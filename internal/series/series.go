@@ -1,0 +1,102 @@
+// Package series chooses which of many failures are logged. What is tried again and again fails
+// again and again: a line for each would hide what else is logged, and a line for the first alone
+// would hide the failure of another day. The first failure of a series is always worth a line. The
+// package does not log, and does not know what failed.
+package series
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// Quiet ends a series: so long after its last failure, the next one begins another.
+const Quiet = 10 * time.Minute
+
+// most is how many series are remembered before those that have ended are forgotten.
+const most = 1024
+
+// Failures are the series of one component, by a key: what failed, and of which log or broker. The
+// zero value is ready for use. Its methods may be called concurrently, and do not block.
+type Failures struct {
+	mu  sync.Mutex
+	all map[string]*state
+}
+
+type state struct {
+	times int
+	last  time.Time
+	cause string
+}
+
+// Failed notes a failure. It returns how many the series has, and reports whether this one is worth
+// a line: the 1st, 2nd, 3rd, 5th, 9th, 17th and so on. A failure with another cause, which is the
+// error that all others wrap, begins another series.
+func (f *Failures) Failed(key string, err error) (times int, say bool) {
+	now, why := time.Now(), cause(err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.all[key]
+	if s == nil {
+		if f.all == nil {
+			f.all = map[string]*state{}
+		}
+		f.forget(now)
+		s = new(state)
+		f.all[key] = s
+	}
+	if s.cause != why || now.Sub(s.last) >= Quiet {
+		*s = state{cause: why}
+	}
+	s.times, s.last = s.times+1, now
+	return s.times, (s.times-1)&(s.times-2) == 0
+}
+
+// Ended ends the series whose keys begin with prefix: what failed succeeded. It reports whether
+// there were any.
+func (f *Failures) Ended(prefix string) (any bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key := range f.all {
+		if strings.HasPrefix(key, prefix) {
+			delete(f.all, key)
+			any = true
+		}
+	}
+	return any
+}
+
+// forget forgets series that have ended, if there are many. The caller holds mu.
+func (f *Failures) forget(now time.Time) {
+	if len(f.all) < most {
+		return
+	}
+	for key, s := range f.all {
+		if now.Sub(s.last) >= Quiet {
+			delete(f.all, key)
+		}
+	}
+}
+
+// cause returns the text of the innermost error: the outer ones may say when the next attempt is.
+func cause(err error) string {
+	for err != nil {
+		switch x := err.(type) { //nolint:errorlint // it unwraps
+		case interface{ Unwrap() error }:
+			if inner := x.Unwrap(); inner != nil {
+				err = inner
+				continue
+			}
+		case interface{ Unwrap() []error }:
+			if all := x.Unwrap(); len(all) > 0 {
+				err = all[len(all)-1] // fmt.Errorf("%w: …: %w", mark, cause)
+				continue
+			}
+		}
+		return err.Error()
+	}
+	return ""
+}
+
+// Key joins the parts of a key, of which one may be a prefix.
+func Key(parts ...string) string { return strings.Join(parts, "\x00") }

@@ -1,0 +1,73 @@
+package series
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestFewOfManyFailuresAreSaid(t *testing.T) {
+	var f Failures
+	var said []int
+	for range 40 {
+		if n, say := f.Failed("a", syscall.EIO); say {
+			said = append(said, n)
+		}
+	}
+	if want := []int{1, 2, 3, 5, 9, 17, 33}; !slices.Equal(said, want) {
+		t.Errorf("the failures %v of a series were said instead of %v", said, want)
+	}
+}
+
+// Each of these begins a series, so that its first failure is said.
+func TestAnotherSeriesBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Failures
+		mark := errors.New("the directory fails")
+		fail := func(key string, err error) bool {
+			for range 3 { // the 4th is not said
+				f.Failed(key, fmt.Errorf("%w: %w", mark, syscall.EIO))
+			}
+			_, say := f.Failed(key, err)
+			return say
+		}
+		if fail("a", fmt.Errorf("%w: next attempt in %v: %w", mark, time.Second, syscall.EIO)) {
+			t.Error("another text of the same cause was said")
+		}
+		if !fail("b", fmt.Errorf("%w: %w", mark, syscall.ENOSPC)) {
+			t.Error("another cause was not said")
+		}
+		if n, say := f.Failed("c", syscall.EIO); n != 1 || !say {
+			t.Errorf("another key: failure %d, said: %v", n, say)
+		}
+		time.Sleep(Quiet)
+		if n, say := f.Failed("a", syscall.EIO); n != 1 || !say {
+			t.Errorf("after a long time: failure %d, said: %v", n, say)
+		}
+		if !f.Ended("a") || f.Ended("a") {
+			t.Error("the series did not end once")
+		}
+		if n, _ := f.Failed("a", syscall.EIO); n != 1 {
+			t.Errorf("after a success: failure %d", n)
+		}
+	})
+}
+
+func TestEndedSeriesTakeNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f Failures
+		for round := range 4 {
+			for i := range most {
+				f.Failed(fmt.Sprint(round, i), syscall.EIO)
+			}
+			time.Sleep(Quiet)
+		}
+		if n := len(f.all); n > most {
+			t.Errorf("%d series are remembered", n)
+		}
+	})
+}
