@@ -154,7 +154,7 @@ func TestAFailedDeletionReleasesMemory(t *testing.T) {
 	}
 }
 
-// Whoever commits, a commit that fails is reported: the caller may be a follower that tries again.
+// A commit that fails is reported for all who ask: the caller may be a follower that tries again.
 func TestAFailedCommitIsReported(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	core, said := observer.New(zap.ErrorLevel)
