@@ -118,6 +118,12 @@ func NotWhole(err error) bool {
 	return format.Unusable(err) || errors.Is(err, metadata.ErrNewerVersion) || errors.Is(err, errMetadata)
 }
 
+// Newer reports whether an error says that a newer version of chronik wrote a snapshot. It may be
+// whole for that version.
+func Newer(err error) bool {
+	return errors.Is(err, objects.ErrNewer) || errors.Is(err, metadata.ErrNewerVersion)
+}
+
 // errMetadata marks metadata in a snapshot that cannot be read.
 var errMetadata = errors.New("metadata of the snapshot")
 

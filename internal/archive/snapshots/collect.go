@@ -176,8 +176,10 @@ func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, p
 			continue
 		}
 		found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: metadata.FormatID(id), Number: n.Number})
-		if restore.NotWhole(err) {
-			continue // an attempt that failed
+		if restore.NotWhole(err) && !restore.Newer(err) {
+			s.opt.Log.Warn("a snapshot that the metadata do not know is not whole; its objects are deleted",
+				zap.Int64("snapshot", n.Number), zap.Error(err))
+			continue
 		}
 		if err != nil {
 			return err

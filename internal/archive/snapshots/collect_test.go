@@ -399,6 +399,19 @@ func remove(w *world, name string) func() {
 }
 
 // damages are what is wrong at a verification.
+// removeAll removes all objects, until it is repaired.
+func removeAll(w *world) func() {
+	var repairs []func()
+	for _, name := range w.names() {
+		repairs = append(repairs, remove(w, prefix+name))
+	}
+	return func() {
+		for _, repair := range repairs {
+			repair()
+		}
+	}
+}
+
 var damages = []struct {
 	what   string
 	fault  func(w *world) (repair func())
@@ -418,6 +431,10 @@ var damages = []struct {
 	{"altered bytes of a log object", func(w *world) func() {
 		return w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: pick(w, objects.Log), Alter: alter}).Off
 	}, "damaged"},
+	{"a store without objects, such as a file system that is not mounted", removeAll, ""},
+	{"an index of a newer version", func(w *world) func() {
+		return w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Name: prefix + "index/", Err: objects.ErrNewer}).Off
+	}, ""},
 	{"a store that does not answer", func(w *world) func() {
 		return w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Err: errDown}).Off
 	}, ""},

@@ -44,7 +44,12 @@ func (s *Service) verify(ctx context.Context, term uint64, number int64) error {
 		return fmt.Errorf("there is no snapshot %d any longer", number)
 	}
 	damage := s.read(ctx, store, x)
-	if damage != nil && (ctx.Err() != nil || !restore.NotWhole(damage)) {
+	if errors.Is(damage, objects.ErrNotFound) {
+		if err := s.present(ctx, store); err != nil {
+			damage = err
+		}
+	}
+	if damage != nil && (ctx.Err() != nil || !restore.NotWhole(damage) || restore.Newer(damage)) {
 		s.opt.Log.Warn("a snapshot was not verified", zap.Int64("snapshot", number), zap.Error(damage))
 		return damage // of the store, and not of the snapshot
 	}
@@ -58,6 +63,27 @@ func (s *Service) verify(ctx context.Context, term uint64, number int64) error {
 	_, err = s.opt.Store.LeaderTxn(ctx, term, metadata.Txn{If: []metadata.Compare{{Key: key, ModRevision: x.Revision}},
 		Put: []metadata.KV{{Key: key, Value: next.Encode()}}})
 	return errors.Join(damage, err)
+}
+
+// errEmpty says that this is not the store that the snapshots are in: a file system that is not
+// mounted, for example, is an empty directory.
+var errEmpty = errors.New("the object store has no object of this cluster; mount its file system, or correct archive.url")
+
+// present returns errEmpty if the store has no object of the cluster: then a missing object says
+// nothing about a snapshot. Every other error is one of the store.
+func (s *Service) present(ctx context.Context, store objects.Store) error {
+	id, err := metadata.ParseID(s.opt.Image().ClusterID())
+	if err != nil {
+		return err
+	}
+	found := errors.New("found")
+	switch err = store.List(ctx, format.Prefix(id), func(objects.Info) error { return found }); {
+	case errors.Is(err, found):
+		return nil
+	case err == nil:
+		return errEmpty
+	}
+	return fmt.Errorf("list the objects of the cluster: %w", err)
 }
 
 // read reads all objects of a snapshot.

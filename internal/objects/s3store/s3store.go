@@ -137,6 +137,8 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	status, text := answer.StatusCode, answer.Code+", "+strings.TrimSuffix(answer.Message, ".")
 	switch {
+	case answer.Code == minio.NoSuchKey && answer.XMLName.Local == "": // the client's own, for any status 404
+		return fmt.Errorf("%s: %w", s.where, errNoStore)
 	case answer.Code == minio.NoSuchKey:
 		return fmt.Errorf("%s: %w: %s", s.where, objects.ErrNotFound, text)
 	case status == http.StatusRequestedRangeNotSatisfiable || answer.Code == minio.InvalidRange:
@@ -167,11 +169,15 @@ func passing(answer minio.ErrorResponse) bool {
 // the endpoint is another server.
 func (s *Store) created(ctx context.Context, err error) error {
 	err = s.explain(ctx, err)
-	if errors.Is(err, objects.ErrNotFound) {
+	if errors.Is(err, objects.ErrNotFound) || errors.Is(err, errNoStore) {
 		return fmt.Errorf("%w: %s does not know what S3 stores know; check the endpoint", objects.ErrRefused, s.where)
 	}
 	return err
 }
+
+// errNoStore marks an answer of status 404 without an error of S3, such as the page of a proxy
+// whose servers have gone. It says nothing about an object, and the call is repeated.
+var errNoStore = errors.New("status 404 without an error of S3: something before the store answered")
 
 // Put implements objects.Store.
 func (s *Store) Put(ctx context.Context, name string, body objects.Body) error {

@@ -143,6 +143,32 @@ func TestAnswersHaveTheirKind(t *testing.T) {
 	}
 }
 
+// A proxy answers 404 with a page of its own while the store behind it is away. That says nothing
+// about the object, and the call is repeated; the store's own 404 is final.
+func TestA404OfAProxyIsNoMissingObject(t *testing.T) {
+	h := fake(t)
+	for _, page := range []string{"", "<html>not found</html>", "default backend - 404"} {
+		away := 1
+		s := server(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && away > 0 {
+				away--
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, page)
+				return
+			}
+			h.ServeHTTP(w, r)
+		}))
+		objecttest.Put(t, s, "x", []byte("x"))
+		_, err := s.Get(t.Context(), "x", 0, make([]byte, 1))
+		if err == nil || errors.Is(err, objects.ErrNotFound) || errors.Is(err, objects.ErrRefused) {
+			t.Errorf("page %q: %v", page, err)
+		}
+		if _, err := s.Get(t.Context(), "y", 0, make([]byte, 1)); !errors.Is(err, objects.ErrNotFound) {
+			t.Errorf("a missing object: %v", err)
+		}
+	}
+}
+
 // A store may find out that a copy fails when it has sent status 200. The call is repeated.
 func TestACopyThatFailsWithStatus200IsRepeated(t *testing.T) {
 	h, copies := fake(t), 0
