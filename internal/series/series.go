@@ -24,14 +24,16 @@ type Failures struct {
 }
 
 type state struct {
-	times int
+	times map[string]int // by cause
 	last  time.Time
-	cause string
 }
 
-// Failed notes a failure. It returns how many the series has, and reports whether this one is worth
-// a line: the 1st, 2nd, 3rd, 5th, 9th, 17th and so on. A failure with another cause, which is the
-// error that all others wrap, begins another series.
+// mostCauses is how many causes a series tells apart. Texts with numbers may have any number of them.
+const mostCauses = 8
+
+// Failed notes a failure. It returns how many of its cause the series has, and reports whether this
+// one is worth a line: the 1st, 2nd, 3rd, 5th, 9th, 17th and so on. The cause is the text of the
+// error that all others wrap.
 func (f *Failures) Failed(key string, err error) (times int, say bool) {
 	now, why := time.Now(), cause(err)
 	f.mu.Lock()
@@ -45,11 +47,15 @@ func (f *Failures) Failed(key string, err error) (times int, say bool) {
 		s = new(state)
 		f.all[key] = s
 	}
-	if s.cause != why || now.Sub(s.last) >= Quiet {
-		*s = state{cause: why}
+	if s.times == nil || now.Sub(s.last) >= Quiet {
+		s.times = map[string]int{}
 	}
-	s.times, s.last = s.times+1, now
-	return s.times, (s.times-1)&(s.times-2) == 0
+	if s.times[why] == 0 && len(s.times) >= mostCauses {
+		why = ""
+	}
+	n := s.times[why] + 1
+	s.times[why], s.last = n, now
+	return n, (n-1)&(n-2) == 0
 }
 
 // Ended ends the series whose keys begin with prefix: what failed succeeded. It reports whether

@@ -57,6 +57,25 @@ func TestAnotherSeriesBegins(t *testing.T) {
 	})
 }
 
+// Two causes that take turns are two counts, and a text that is never the same is not said each time.
+func TestCausesThatAlternateAreNotSaidEachTime(t *testing.T) {
+	for what, text := range map[string]func(i int) string{
+		"two":      func(i int) string { return fmt.Sprint(i % 2) },
+		"each new": func(i int) string { return fmt.Sprint(i) },
+	} {
+		var f Failures
+		said := 0
+		for i := range 1000 {
+			if _, say := f.Failed("a", errors.New(text(i))); say {
+				said++
+			}
+		}
+		if said > 24 {
+			t.Errorf("%s: %d of 1000 failures were said", what, said)
+		}
+	}
+}
+
 func TestEndedSeriesTakeNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f Failures
