@@ -28,7 +28,7 @@ type state struct {
 	last  time.Time
 }
 
-// mostCauses is how many causes a series tells apart. Texts with numbers may have any number of them.
+// mostCauses is how many causes a series tells apart: texts with numbers may be any number.
 const mostCauses = 8
 
 // Failed notes a failure. It returns how many of its cause the series has, and reports whether this

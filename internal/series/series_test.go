@@ -57,7 +57,7 @@ func TestAnotherSeriesBegins(t *testing.T) {
 	})
 }
 
-// Two causes that take turns are two counts, and a text that is never the same is not said each time.
+// Two causes that take turns are two counts; texts that are all different are not said each time.
 func TestCausesThatAlternateAreNotSaidEachTime(t *testing.T) {
 	for what, text := range map[string]func(i int) string{
 		"two":      func(i int) string { return fmt.Sprint(i % 2) },
