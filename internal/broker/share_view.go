@@ -72,7 +72,8 @@ func stateOfShare(p *shareleader.Surveyed) string {
 
 func slowShare(p *shareleader.Surveyed, t *metadata.Topic) view.SlowShare {
 	return view.SlowShare{Group: p.Key.Group, Topic: t.Name, Partition: p.Key.Partition, Failed: p.Failed == kerr.KafkaStorageError,
-		Absent: p.Failed == kerr.InvalidRequest, Loading: p.Loading, Unloaded: p.Unloaded, Full: p.Full, Writing: p.Writing, Uncopied: p.Letters.Failing, Uncopyable: p.Letters.Err,
+		Absent: p.Failed == kerr.InvalidRequest, Loading: p.Loading, Unloaded: p.Unloaded,
+		Full: p.Full, Writing: p.Writing, Uncopied: p.Letters.Failing, Uncopyable: p.Letters.Err,
 		Start: p.Start, Acquired: p.Offsets[window.Acquired], Archiving: p.Offsets[window.Archiving]}
 }
 

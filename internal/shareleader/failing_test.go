@@ -37,7 +37,7 @@ func observed() (lines func() string, option func(*Options)) {
 
 const of = ", map[group:g partition:0 topic:topic 1]"
 
-// A state that is gone is usual for a moment. While members ask for it, one that stays away is said.
+// A state that is gone is usual for a moment. One that stays away is said while members ask for it.
 func TestAStateThatStaysAwayIsSaid(t *testing.T) {
 	lines, option := observed()
 	check(t, 1, func(w *world) string {
