@@ -58,7 +58,7 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 		watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Service = New(opt.Options, Definition{
-		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
+		Topic: OffsetsTopic, Serves: "groups", Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
 		New: func(int32) coordinator.Machine { return group.New(cfg) },
 		InitialEvent: func(img *metadata.Image) any {
 			return group.TopicsChanged{Topics: groupView{img}, All: true, Times: c.times(img)}
