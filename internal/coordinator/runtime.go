@@ -37,8 +37,8 @@ type Options struct {
 	MaxInFlight int
 	// Places are taken by the calls of all shards. Default: places of the runtime alone.
 	Places *share.Places
-	// Serves is what is unavailable without a machine, in the plural, for lines of the log. Default:
-	// "keys".
+	// Serves is what is unavailable without a machine, in the plural, for lines of the log. The
+	// default is "keys".
 	Serves string
 	Logger *zap.Logger
 }

@@ -8,7 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/series"
 )
 
 // maxFailed bounds the share partitions whose failed load is remembered, and failedTime is for how
@@ -41,8 +43,8 @@ func (l *Leader) noteLoad(p *Partition, why *kerr.Error) (lasted time.Duration, 
 	now := l.now()
 	f, known := l.failed[p.key]
 	switch {
-	case !known && len(l.failed) >= maxFailed:
-		return 0, false
+	case !known && (len(l.failed) >= maxFailed || why != kerr.KafkaStorageError && len(l.failed) >= maxFailed/2):
+		return 0, false // clients choose what has no state
 	case !known || now-f.at > failedTime:
 		f = failedLoad{since: now}
 	}
@@ -72,7 +74,7 @@ func (p *Partition) sayFailed(why error, lasted time.Duration) {
 	if passing(why) && lasted < lasting {
 		return
 	}
-	if n, say := p.l.failures.Failed(p.key.String(), why); say {
+	if n, say := p.l.failures.Failed(seriesOf(p.key), why); say {
 		p.l.opt.Logger.Warn("the state of a share partition cannot be loaded, which is tried again", p.named(),
 			zap.Int("failures", n), zap.Error(why))
 	}
@@ -84,10 +86,13 @@ func (p *Partition) wasLoaded() {
 	p.l.mu.Lock()
 	delete(p.l.failed, p.key)
 	p.l.mu.Unlock()
-	if p.l.failures.Ended(p.key.String()) {
+	if p.l.failures.Ended(seriesOf(p.key)) {
 		p.l.opt.Logger.Info("the state of a share partition is loaded again", p.named())
 	}
 }
+
+// seriesOf returns the key of the failures of a share partition, which is the prefix of no other.
+func seriesOf(k format.Key) string { return series.Key(k.String(), "") }
 
 // passing reports whether an error of a load is usual for a moment: after an election, or while
 // topics and groups are created and deleted.

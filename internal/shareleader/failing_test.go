@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
 )
@@ -94,6 +96,30 @@ func TestALogThatCannotBeSearchedIsSaid(t *testing.T) {
 			of+", read: input/output error"), true, shown, "1 of g, 1 partitions; failed false, loaded false, loading 3s, full 0s, "+
 			"writing 0s: read: input/output error", more < 12, true, lines(),
 			"info: the state of a share partition is loaded again"+of, show(f.taken), "0-0:1")
+	}, option)
+}
+
+// Clients that ask for what has no state take no room from states that cannot be used. Each share
+// partition has a series of its own.
+func TestManyAbsentStatesHideNoOther(t *testing.T) {
+	_, option := observed()
+	check(t, 1, func(w *world) string {
+		l := w.leader().Leader
+		noted := func(index int32, why *kerr.Error) bool {
+			_, noted := l.noteLoad(&Partition{key: format.Key{Group: "g", Partition: index}}, why)
+			return noted
+		}
+		for i := range int32(maxFailed) {
+			noted(i, kerr.InvalidRequest)
+		}
+		absent, unusable := noted(maxFailed, kerr.InvalidRequest), noted(maxFailed+1, kerr.KafkaStorageError)
+		parts := [2]*Partition{{l: l, key: format.Key{Group: "g", Partition: 1}}, {l: l, key: format.Key{Group: "g", Partition: 12}}}
+		for _, p := range parts {
+			p.sayFailed(refusal(kerr.KafkaStorageError), 0)
+		}
+		parts[0].wasLoaded()
+		return differ(absent, false, unusable, true, l.failures.Ended(seriesOf(parts[0].key)), false,
+			l.failures.Ended(seriesOf(parts[1].key)), true)
 	}, option)
 }
 

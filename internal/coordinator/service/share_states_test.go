@@ -194,7 +194,7 @@ func TestStatesThatCannotBeBegunAreSaid(t *testing.T) {
 	said := func() (list []string) {
 		for _, e := range logged.TakeAll() {
 			m := e.ContextMap()
-			list = append(list, fmt.Sprint(e.Level, ": ", e.Message, "; ", m["group"], " ", m["topic"], " ", m["partitions"], " ", m["code"]))
+			list = append(list, fmt.Sprintf("%s: %s; %v %v %v %v", e.Level, e.Message, m["group"], m["topic"], m["partitions"], m["code"]))
 		}
 		return list
 	}
