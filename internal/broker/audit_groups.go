@@ -7,7 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/audit"
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/view"
 )
@@ -138,11 +137,7 @@ func changedShareStates[R kmsg.Request](operation string) func(*Handler, R, kmsg
 		var group string
 		for i, k := range sharesNamed(req) {
 			if group = k.Group; i < len(codes) && codes[i] == 0 {
-				name := metadata.FormatID(k.Topic)
-				if t := b.image().TopicByID(k.Topic); t != nil {
-					name = t.Name
-				}
-				changed = append(changed, map[string]any{"topic": name, "partition": k.Partition})
+				changed = append(changed, map[string]any{"topic": b.topicText(k.Topic), "partition": k.Partition})
 			}
 		}
 		if len(changed) == 0 {

@@ -201,7 +201,7 @@ func New(opt Options) (*Handler, error) {
 		b.shares = shareleader.New(shareleader.Options{Self: opt.Self, Coordinator: opt.ShareStates,
 			Sessions: int(conf.Groups.ShareSessions),
 			Memory:   b.shareMemory, Park: opt.Replicas.Purgatory(), Raise: opt.Replicas.RaiseAbove,
-			Go: b.work.Go, Logger: opt.Logger, Letters: opt.Letters})
+			Go: b.work.Go, Logger: opt.Logger, Letters: opt.Letters, TopicName: b.topicText})
 	}
 	return b, nil
 }
@@ -270,6 +270,14 @@ func (b *Handler) Forwarder() *forward.Forwarder { return b.forward }
 
 // image returns the metadata that a request uses from start to end.
 func (b *Handler) image() *metadata.Image { return b.opt.Metadata.Image() }
+
+// topicText returns the name of a topic, or its id if it is unknown.
+func (b *Handler) topicText(id [16]byte) string {
+	if t := b.image().TopicByID(id); t != nil {
+		return t.Name
+	}
+	return metadata.FormatID(id)
+}
 
 // respondTo returns an empty response for a request's version.
 func respondTo[T kmsg.Response](r *network.Request, resp T) T {

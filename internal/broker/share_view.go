@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/shareleader"
@@ -69,7 +71,8 @@ func stateOfShare(p *shareleader.Surveyed) string {
 }
 
 func slowShare(p *shareleader.Surveyed, t *metadata.Topic) view.SlowShare {
-	return view.SlowShare{Group: p.Key.Group, Topic: t.Name, Partition: p.Key.Partition, Failed: p.Failed != nil, Loading: p.Loading,
+	return view.SlowShare{Group: p.Key.Group, Topic: t.Name, Partition: p.Key.Partition, Failed: p.Failed == kerr.KafkaStorageError,
+		Absent: p.Failed == kerr.InvalidRequest, Loading: p.Loading, Unloaded: p.Unloaded,
 		Full: p.Full, Writing: p.Writing, Uncopied: p.Letters.Failing, Uncopyable: p.Letters.Err,
 		Start: p.Start, Acquired: p.Offsets[window.Acquired], Archiving: p.Offsets[window.Archiving]}
 }

@@ -14,6 +14,7 @@ func (s *shard) lead(epoch int32, log Log) {
 		return
 	}
 	s.epoch, s.log, s.halt = epoch, log, writeHalt{}
+	s.unloaded.Ended("")
 	s.begin()
 }
 
@@ -97,7 +98,7 @@ func (s *shard) load() {
 	})
 }
 
-// slowLoad is the time from which a load is logged at info level.
+// slowLoad is the time from which a load is logged at info level, as is one that has failed before.
 const slowLoad = time.Second
 
 // loaded installs the machine that a load has built, or schedules a retry.
@@ -115,7 +116,7 @@ func (s *shard) loaded(incarnation uint64, m Machine, records int64, took time.D
 	s.count.loaded.Store(records)
 	s.count.loadNanos.Store(int64(took))
 	level := zap.DebugLevel // there are many, and most are short
-	if took > slowLoad {
+	if again := s.unloaded.Ended(""); again || took > slowLoad {
 		level = zap.InfoLevel
 	}
 	s.logger.Log(level, "coordinator loaded", zap.Int32("epoch", s.epoch), zap.Int64("records", records), zap.Duration("took", took))
@@ -167,16 +168,18 @@ func (s *shard) loadFailed(err error) {
 	if errors.Is(err, context.Canceled) {
 		return // stopped; a new incarnation starts its own load
 	}
-	level := zap.ErrorLevel
-	if errors.Is(err, ErrNotCoordinator) {
-		level = zap.DebugLevel // another broker leads, or this one in another epoch; the shard's role changes soon
-	} else {
-		s.count.failures.Add(1)
-	}
 	s.loadFailures++
 	wait := backoff.After(s.loadFailures)
-	s.logger.Log(level, "coordinator log can't be loaded, its groups are unavailable until a retry succeeds", zap.Int32("epoch", s.epoch),
-		zap.Duration("retry_in", wait), zap.Error(err))
+	about := []zap.Field{zap.Int32("epoch", s.epoch), zap.Duration("retry_in", wait), zap.Error(err)}
+	if errors.Is(err, ErrNotCoordinator) { // another broker leads, or this one in another epoch; the shard's role changes soon
+		s.logger.Debug("the log of a coordinator is not loaded yet", about...)
+	} else {
+		s.count.failures.Add(1)
+		if n, say := s.unloaded.Failed("", err); say {
+			s.logger.Error("the log of a coordinator can't be loaded: its "+s.r.opt.Serves+" are unavailable until a retry succeeds",
+				append(about, zap.Int("failures", n))...)
+		}
+	}
 	incarnation := s.incarnation
 	s.retry = time.AfterFunc(wait, func() {
 		s.post(func() {

@@ -37,6 +37,9 @@ type Options struct {
 	MaxInFlight int
 	// Places are taken by the calls of all shards. Default: places of the runtime alone.
 	Places *share.Places
+	// Serves is what is unavailable without a machine, in the plural, for lines of the log. The
+	// default is "keys".
+	Serves string
 	Logger *zap.Logger
 }
 
@@ -86,6 +89,9 @@ func NewRuntime(opt Options) *Runtime {
 	}
 	if opt.Places == nil {
 		opt.Places = share.New().Of(share.Calls)
+	}
+	if opt.Serves == "" {
+		opt.Serves = "keys"
 	}
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()

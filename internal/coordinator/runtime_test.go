@@ -255,6 +255,41 @@ func TestOvertakenLoadIsNoFailure(t *testing.T) {
 	}
 }
 
+// What is unavailable, and why, is said at first and not with each try.
+func TestALoadThatFailsIsSaid(t *testing.T) {
+	core, logged := observer.New(zap.InfoLevel)
+	said := func() (list []string) {
+		for _, e := range logged.TakeAll() {
+			list = append(list, fmt.Sprint(e.Level, ": ", e.Message, ", ", e.ContextMap()["error"]))
+		}
+		return list
+	}
+	run(t, Options{Logger: zap.New(core), Serves: "pigeons"}, func(t *testing.T, rt *Runtime, log *fakeLog) {
+		said()
+		log.set(func(l *fakeLog) { l.load = errDisk })
+		rt.Lead(0, 2, log)
+		synctest.Wait()
+		want := []string{"error: the log of a coordinator can't be loaded: its pigeons are unavailable until a retry succeeds, disk removed"}
+		if got := said(); !slices.Equal(got, want) {
+			t.Errorf("logged %q", got)
+		}
+		time.Sleep(time.Hour)
+		if n := len(said()); n > 12 {
+			t.Errorf("%d lines in an hour", n)
+		}
+		rt.Lead(0, 3, log) // leading in another epoch is another series
+		synctest.Wait()
+		if got := said(); !slices.Equal(got, want) {
+			t.Errorf("logged %q", got)
+		}
+		log.set(func(l *fakeLog) { l.load = nil })
+		time.Sleep(mostPause)
+		if got := said(); !slices.Equal(got, []string{"info: coordinator loaded, <nil>"}) {
+			t.Errorf("logged %q", got)
+		}
+	})
+}
+
 func TestUnknownRecordKeepsTheShardUnavailable(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		log.set(func(l *fakeLog) { l.batches = [][]Record{{{Key: []byte("bad")}}} })

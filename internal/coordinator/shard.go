@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
+	"github.com/chronik-io/chronik/internal/series"
 )
 
 // phase is what a shard is doing.
@@ -59,6 +60,7 @@ type shard struct {
 	endLoad      context.CancelFunc
 	retry        *time.Timer
 	loadFailures int // in a row
+	unloaded     series.Failures
 
 	lastTicket Ticket
 	tickets    map[Ticket]func(any, error)

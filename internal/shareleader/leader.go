@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
@@ -78,6 +79,9 @@ type Options struct {
 	// stored state knows a later one than the metadata, which were restored from a copy. It does
 	// not block, and may be called repeatedly. Nil: the load waits for other metadata.
 	Raise func(topic [16]byte, partition, epoch, known int32)
+	// TopicName returns the name of a topic for lines of the log, or another text that identifies
+	// it. Nil: its id in hex.
+	TopicName func(topic [16]byte) string
 	// Go runs a function that may block on another goroutine.
 	Go     func(func())
 	Logger *zap.Logger
@@ -95,6 +99,8 @@ type Leader struct {
 	opt  Options
 	ctx  context.Context
 	stop context.CancelFunc
+
+	failures series.Failures // of loads, that are logged
 
 	closing atomic.Bool // no records are acquired any more
 

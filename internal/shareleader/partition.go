@@ -4,13 +4,13 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
@@ -125,6 +125,7 @@ type Partition struct {
 	total        *total
 	counts, seen window.Counts
 	loadAt       time.Duration
+	unloaded     error // why the last try to load failed, nil: its coordinator has not answered
 	fullAt       time.Duration
 	fullStart    int64
 }
@@ -303,7 +304,7 @@ func (p *Partition) answer(code *kerr.Error, which func(waiter) bool) {
 // reload drops the memory and loads.
 func (p *Partition) reload(why *kerr.Error) {
 	p.drop(why)
-	p.state, p.tries, p.loadAt = loading, 0, p.l.now()
+	p.state, p.tries, p.loadAt, p.unloaded = loading, 0, p.l.now(), nil
 	p.again = true
 	p.peek()
 }
@@ -337,10 +338,10 @@ func (p *Partition) peek() {
 func (p *Partition) peeked(found sharestate.Peeked) {
 	switch {
 	case again(found.Err):
-		p.later(p.peek)
+		p.reloadLater(nil)
 		return
 	case found.Err != nil:
-		p.fail(found.Err)
+		p.fail(found.Err, refusal(found.Err))
 		return
 	case found.Leader > p.epoch:
 		// Another broker leads, and the metadata here do not show it yet. Or no broker ever will in
@@ -349,7 +350,7 @@ func (p *Partition) peeked(found sharestate.Peeked) {
 			epoch := p.epoch
 			p.do(func() { p.l.opt.Raise(p.key.Topic, p.key.Partition, epoch, found.Leader) })
 		}
-		p.later(p.peek)
+		p.reloadLater(errLedLater)
 		return
 	}
 	// A group that starts at a time needs an index that may be on the disk.
@@ -362,8 +363,7 @@ func (p *Partition) peeked(found sharestate.Peeked) {
 			switch {
 			case p.load != load || !p.leads():
 			case err != nil:
-				p.l.opt.Logger.Info("the load of a share partition is repeated", p.named(), zap.Error(err))
-				p.later(p.peek)
+				p.reloadLater(err)
 			default:
 				p.id = found.ID
 				p.open(open)
@@ -425,20 +425,22 @@ func (p *Partition) open(o sharestate.Opening) {
 
 func (p *Partition) opened(o sharestate.Opened) {
 	switch {
-	case again(o.Err), o.Err == kerr.FencedLeaderEpoch, o.Err == kerr.FencedStateEpoch:
-		p.later(p.peek)
+	case again(o.Err):
+		p.reloadLater(nil)
+		return
+	case o.Err == kerr.FencedLeaderEpoch, o.Err == kerr.FencedStateEpoch:
+		p.reloadLater(refusal(o.Err))
 		return
 	case o.Err != nil:
-		p.fail(o.Err)
+		p.fail(o.Err, refusal(o.Err))
 		return
 	}
 	w, err := window.Load(p.cfg.window(p.l.opt.Window), o.Stored)
 	if err != nil {
-		p.l.opt.Logger.Error("the stored state of a share partition is invalid; see chronikctl cluster health", p.named(), zap.Error(err))
-		p.fail(kerr.KafkaStorageError)
+		p.fail(kerr.KafkaStorageError, fmt.Errorf("its stored state is invalid: %w", err))
 		return
 	}
-	p.l.noteLoad(p.key, nil)
+	p.wasLoaded()
 	p.l.loads.Add(1)
 	p.w, p.state, p.tries = w, ready, 0
 	if p.l.closing.Load() {
@@ -450,15 +452,6 @@ func (p *Partition) opened(o sharestate.Opened) {
 	p.copyLetters()
 	p.loaded(nil)
 	p.wake()
-}
-
-// fail ends p because its state cannot be loaded.
-func (p *Partition) fail(why *kerr.Error) {
-	code := loadError(why)
-	if code == kerr.KafkaStorageError {
-		p.l.noteLoad(p.key, code)
-	}
-	p.end(code)
 }
 
 // again reports whether a call has failed on its way, so that it is repeated.
@@ -477,11 +470,6 @@ func loadError(code *kerr.Error) *kerr.Error {
 		return kerr.KafkaStorageError
 	}
 	return kerr.UnknownTopicOrPartition
-}
-
-func (p *Partition) named() zap.Field {
-	return zap.Dict("share partition", zap.String("group", p.key.Group), zap.Binary("topic", p.key.Topic[:]),
-		zap.Int32("partition", p.key.Partition))
 }
 
 // window returns the settings of a window.

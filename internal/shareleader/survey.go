@@ -29,13 +29,6 @@ func (t *total) letters(copied, failed int64) {
 	t.failed += failed
 }
 
-// maxFailed bounds the share partitions whose failed load is remembered, and failedTime is for how
-// long: a member that fetches tries again within seconds.
-const (
-	maxFailed  = 1000
-	failedTime = time.Minute
-)
-
 // tally adds what the window has counted to the totals, and notes whether it is full. It is called
 // before the window is dropped, and after each use.
 func (p *Partition) tally() {
@@ -80,38 +73,24 @@ func (l *Leader) leave(group string) {
 	}
 }
 
-// noteLoad remembers that the state of a share partition cannot be loaded, or forgets it for nil.
-func (l *Leader) noteLoad(k format.Key, why *kerr.Error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if why == nil {
-		delete(l.failed, k)
-	} else if _, known := l.failed[k]; known || len(l.failed) < maxFailed {
-		l.failed[k] = failedLoad{why, l.now()}
-	}
-}
-
-// failedLoad is why a load has failed, and when.
-type failedLoad struct {
-	why *kerr.Error
-	at  time.Duration
-}
-
 // Surveyed is a share partition at the time of a Survey.
 type Surveyed struct {
 	Key format.Key
 	// Failed is why its state cannot be loaded: only members that fetch try again. Otherwise it is
-	// in memory.
+	// in memory. With KAFKA_STORAGE_ERROR the state cannot be used; other errors are those of its
+	// coordinator, INVALID_REQUEST if that has no state, and have lasted.
 	Failed *kerr.Error
 	Loaded bool
 	window.Stats
 	LogStart int64 // of the data partition
 	High     int64 // its high watermark
 	Sessions int   // that name it
-	// Loading, Full and Writing are for how long it has been loading, its window has been full
-	// without a move of SPSO, and a write has had no answer. 0: not at all.
+	// Loading, Full and Writing are for how long it has been loading, or its loads have failed, its
+	// window has been full without a move of SPSO, and a write has had no answer. 0: not at all.
 	Loading, Full, Writing time.Duration
-	Letters                LettersView
+	// Unloaded is why the last try to load failed, empty if its coordinator has not answered.
+	Unloaded string
+	Letters  LettersView
 }
 
 // Survey has the share partitions, and by group what has happened to their records, and how many
@@ -149,8 +128,9 @@ func (l *Leader) Survey() Survey {
 	for k, f := range l.failed {
 		if now-f.at > failedTime {
 			delete(l.failed, k)
-		} else {
-			s.Partitions = append(s.Partitions, Surveyed{Key: k, Failed: f.why})
+		} else if f.surveyed(now) {
+			s.Partitions = append(s.Partitions, Surveyed{Key: k, Failed: f.why, Loading: max(now-f.since, 1),
+				Unloaded: refusal(f.why).Error()})
 		}
 	}
 	l.mu.Unlock()
@@ -173,7 +153,9 @@ func (p *Partition) survey(now time.Duration) (Surveyed, bool) {
 	e := p.log.Ends()
 	x.LogStart, x.High = e.LogStart, e.HighWatermark
 	if p.w == nil {
-		x.Loading = max(now-p.loadAt, 1)
+		if x.Loading = max(now-p.loadAt, 1); p.unloaded != nil {
+			x.Unloaded = p.unloaded.Error()
+		}
 		return x, true
 	}
 	if x.Stats = p.w.Stats(); p.fullAt > 0 {

@@ -20,6 +20,9 @@ func (w *world) surveyed() string {
 	for _, p := range s.Partitions {
 		text += fmt.Sprintf("; failed %t, loaded %t, loading %v, full %v, writing %v", p.Failed != nil, p.Loaded, p.Loading, p.Full,
 			p.Writing)
+		if p.Unloaded != "" {
+			text += ": " + p.Unloaded
+		}
 	}
 	return text
 }
@@ -97,12 +100,12 @@ func TestASurveyShowsAStateThatCannotBeUsed(t *testing.T) {
 		a := w.join(w.leader(), "a")
 		p := a.partition()
 		p.lock()
-		p.fail(kerr.KafkaStorageError)
+		p.fail(kerr.KafkaStorageError, refusal(kerr.KafkaStorageError))
 		p.unlock()
 		failed := w.surveyed()
 		time.Sleep(failedTime + time.Second)
-		return differ(failed, "1 of g, 1 partitions; failed true, loaded false, loading 0s, full 0s, writing 0s",
-			w.surveyed(), "1 of g, 0 partitions")
+		return differ(failed, "1 of g, 1 partitions; failed true, loaded false, loading 1ns, full 0s, writing 0s: "+
+			"records of its stored state are missing or invalid (KAFKA_STORAGE_ERROR)", w.surveyed(), "1 of g, 0 partitions")
 	})
 }
 

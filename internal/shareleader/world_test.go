@@ -67,6 +67,7 @@ type view struct {
 	epoch  int32
 	log    *journal
 	stable int64 // the last stable offset, -1: the end
+	fails  error // of ListOffset
 }
 
 func (v *view) Leader() (broker, epoch int32) {
@@ -99,6 +100,9 @@ func (v *view) Epochs(epoch int32) (epochs.Cache, error) {
 func (v *view) ListOffset(ts int64, _ int32, _ bool) (storage.Timestamp, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.fails != nil {
+		return storage.Timestamp{}, v.fails
+	}
 	switch ts {
 	case replica.Latest:
 		return storage.Timestamp{Offset: v.log.end}, nil

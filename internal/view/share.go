@@ -41,9 +41,13 @@ type SlowShare struct {
 	Partition    int32
 	// Failed reports that its stored state cannot be used (KAFKA_STORAGE_ERROR).
 	Failed bool
-	// Loading, Full and Writing are for how long it has been loading, its window has been full
-	// without a move of Start, and a write has had no answer. 0: not at all.
+	// Absent reports that its coordinator has no state of it, although members fetch.
+	Absent bool
+	// Loading, Full and Writing are for how long it has been loading, or its loads have failed, its
+	// window has been full without a move of Start, and a write has had no answer. 0: not at all.
 	Loading, Full, Writing time.Duration
+	// Unloaded is why the last try to load failed, empty if its coordinator has not answered.
+	Unloaded string
 	// Uncopied is for how long copies of dead letters have failed, and Uncopyable why the last one
 	// did.
 	Uncopied   time.Duration

@@ -56,9 +56,11 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	cfg.Visible = opt.Visible
 	c := &Groups{opt: opt, memory: cfg.MemberMemory, limits: &conf.Groups, shares: newShareRequests(opt.States),
 		watched: map[uint64]struct{}{}}
+	c.shares.failures.log, c.shares.failures.image = opt.Logger, func() *metadata.Image { return c.Image() }
 	o := &conf.Offsets
 	c.Service = New(opt.Options, Definition{
-		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
+		Topic: OffsetsTopic, Serves: "groups",
+		Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
 		New: func(int32) coordinator.Machine { return group.New(cfg) },
 		InitialEvent: func(img *metadata.Image) any {
 			return group.TopicsChanged{Topics: groupView{img}, All: true, Times: c.times(img)}

@@ -26,6 +26,7 @@ type round struct {
 	epoch int32 // leader epoch of the shard
 	size  int64 // of the log at the last prune, in bytes
 	needs int64 // bytes of the snapshots of all states
+	why   error // why the last prune deleted nothing, see sharestate.Pruned
 }
 
 // prune prunes the partitions that this broker leads, when they have grown, until the service ends.
@@ -69,7 +70,19 @@ func (s *Shares) pruneGrown(index int32, r *round) {
 		}
 		return
 	}
-	*r = round{epoch, size, pruned.Bytes}
+	s.sayPruned(index, epoch, r, pruned.Why)
+	*r = round{epoch, size, pruned.Bytes, pruned.Why}
+}
+
+// sayPruned logs once in a leader epoch why a partition is not pruned: it grows without a bound.
+func (s *Shares) sayPruned(index, epoch int32, r *round, why error) {
+	switch {
+	case why != nil && (r.epoch != epoch || !errors.Is(why, r.why)):
+		s.opt.Logger.Warn("a partition of "+SharesTopic+" is not pruned, and grows", zap.Int32("partition", index),
+			zap.Int64("bytes", r.size), zap.Error(why))
+	case why == nil && r.why != nil:
+		s.opt.Logger.Info("a partition of "+SharesTopic+" is pruned again", zap.Int32("partition", index))
+	}
 }
 
 // pruneOnce deletes what a load of a partition does not need. The first prune after a load deletes

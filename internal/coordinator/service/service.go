@@ -38,7 +38,9 @@ type Definition struct {
 	// Topic is the topic's name. It is created with Partitions partitions, a number that must not
 	// change because it determines the partition of each key. It gets ReplicationFactor replicas,
 	// or as many as there are brokers. MinISR is its min.insync.replicas, 0 for the default.
-	Topic             string
+	Topic string
+	// Serves is what the coordinators have, see coordinator.Options.
+	Serves            string
 	Partitions        int32
 	ReplicationFactor int16
 	MinISR            int32
@@ -85,7 +87,10 @@ func New(opt Options, def Definition) *Service {
 	s := &Service{opt: opt, def: def}
 	s.image.Store(metadata.Empty())
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	rt := coordinator.Options{New: def.New, Send: def.Send, Logger: opt.Logger}
+	rt := coordinator.Options{New: def.New, Send: def.Send, Serves: def.Serves}
+	if opt.Logger != nil {
+		rt.Logger = opt.Logger.With(zap.String("topic", def.Topic))
+	}
 	if opt.Share != nil {
 		rt.Places, s.batches = opt.Share.Of(share.Calls), opt.Share.Of(share.Batches)
 	}

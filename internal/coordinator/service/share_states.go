@@ -38,6 +38,8 @@ type shareRequests struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 
+	failures shareFailures
+
 	mu sync.Mutex
 	// out has the groups with a request on the way, and those that wait for its end.
 	out map[string][]*shareRequest
@@ -46,6 +48,7 @@ type shareRequests struct {
 // shareRequest is a request of a group.
 type shareRequest struct {
 	group      string
+	what       string // is done with the states
 	partitions []group.SharePartition
 	// begin sends it.
 	begin func(ctx context.Context, done func([]*kerr.Error))
@@ -65,7 +68,7 @@ func (r *shareRequests) send(_, epoch int32, request any, _ *groupcommit.Batch, 
 	var q *shareRequest
 	switch e := request.(type) {
 	case group.InitializeShares:
-		q = &shareRequest{group: e.Group, partitions: e.Partitions,
+		q = &shareRequest{group: e.Group, what: "begun", partitions: e.Partitions,
 			begin: func(ctx context.Context, done func([]*kerr.Error)) {
 				items := make([]sharestate.Initializing, len(e.Partitions))
 				for i, p := range e.Partitions {
@@ -81,7 +84,7 @@ func (r *shareRequests) send(_, epoch int32, request any, _ *groupcommit.Batch, 
 			},
 			done: func(errs []*kerr.Error) { done(group.SharesInitialized{InitializeShares: e, Errs: errs}) }}
 	case group.DeleteShares:
-		q = &shareRequest{group: e.Group, partitions: e.Partitions,
+		q = &shareRequest{group: e.Group, what: "removed", partitions: e.Partitions,
 			begin: func(ctx context.Context, done func([]*kerr.Error)) {
 				items := make([]sharestate.Deleting, len(e.Partitions))
 				for i, p := range e.Partitions {
@@ -145,6 +148,9 @@ func (r *shareRequests) begin(q *shareRequest) {
 	ctx, cancel := context.WithTimeout(r.ctx, shareTimeout)
 	q.begin(ctx, func(errs []*kerr.Error) {
 		cancel()
+		if r.ctx.Err() == nil {
+			r.failures.note(q, errs)
+		}
 		for i, err := range errs {
 			if err == kerr.FencedLeaderEpoch { // to the client, whose request it was
 				errs[i] = kerr.NotCoordinator

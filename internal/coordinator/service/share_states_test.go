@@ -10,10 +10,13 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/metadata"
 )
 
 // fakeStates keeps requests until a test ends them.
@@ -23,11 +26,12 @@ type fakeStates struct {
 	log    []string
 	done   []func()
 	atOnce bool
+	codes  []*kerr.Error // the results, nil for success of all
 }
 
 func (f *fakeStates) add(ctx context.Context, what string, n int, done func([]*kerr.Error)) {
 	f.log = append(f.log, what)
-	end := func() { done(make([]*kerr.Error, n)) }
+	end := func() { done(append(slices.Clone(f.codes), make([]*kerr.Error, n-len(f.codes))...)) }
 	if f.atOnce {
 		end()
 		return
@@ -179,6 +183,56 @@ func TestShareRequestsEnd(t *testing.T) {
 	defer none.stop()
 	none.ask("none", initializing("g", 0, 1))
 	none.want(t, "", "none COORDINATOR_NOT_AVAILABLE COORDINATOR_NOT_AVAILABLE")
+}
+
+// What cannot be begun is said when it fails again, and not with each try.
+func TestStatesThatCannotBeBegunAreSaid(t *testing.T) {
+	core, logged := observer.New(zap.InfoLevel)
+	a := newAsker()
+	a.failures.log, a.failures.image = zap.New(core), func() *metadata.Image { return image(t, 1, map[string]int32{"a": 1}) }
+	id := image(t, 1, map[string]int32{"a": 1}).Topic("a").ID
+	said := func() (list []string) {
+		for _, e := range logged.TakeAll() {
+			m := e.ContextMap()
+			list = append(list, fmt.Sprintf("%s: %s; %v %v %v %v", e.Level, e.Message, m["group"], m["topic"], m["partitions"], m["code"]))
+		}
+		return list
+	}
+	ask := func(codes ...*kerr.Error) []string {
+		e := group.InitializeShares{Group: "g", StateEpoch: 7}
+		for i := range codes {
+			e.Partitions = append(e.Partitions, group.SharePartition{Topic: id, Partition: int32(i)})
+		}
+		a.results, a.codes = nil, codes
+		a.ask("", e)
+		return said()
+	}
+	a.atOnce = true
+	full, gone := kerr.CoordinatorLoadInProgress, kerr.UnknownTopicOrPartition
+	if got := slices.Concat(ask(gone), ask(nil), ask(gone), ask(nil), ask(full, nil, full)); got != nil {
+		t.Errorf("single failures are said: %q", got)
+	}
+	want := []string{"warn: states of a share group cannot be begun, trying again; g a [0 2] COORDINATOR_LOAD_IN_PROGRESS"}
+	if got := ask(full, nil, full); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	ask(full)
+	var more []string
+	for range 100 {
+		more = append(more, ask(full)...)
+	}
+	if len(more) > 6 {
+		t.Errorf("%d lines of 100 tries", len(more))
+	}
+	ask(nil)
+	ask(kerr.FencedLeaderEpoch)
+	if got := ask(kerr.FencedLeaderEpoch); got != nil {
+		t.Errorf("a former coordinator says %q", got)
+	}
+	a.stop()
+	if got := slices.Concat(ask(full), ask(full)); got != nil {
+		t.Errorf("a coordinator that stops says %q", got)
+	}
 }
 
 // A former coordinator of a group still has requests on their way when the next one removes the

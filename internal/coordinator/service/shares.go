@@ -60,7 +60,7 @@ func NewShares(opt SharesOptions) (*Shares, error) {
 	s := &Shares{opt: opt, memory: coordinator.NewMemoryBudget(cmp.Or(opt.StateBytes, defaultStateBytes)), writeTime: c.WriteTimeout}
 	cfg := sharestate.Config{SnapshotUpdates: c.SnapshotUpdates, Memory: s.memory}
 	s.Service = New(opt.Options, Definition{
-		Topic: SharesTopic, Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
+		Topic: SharesTopic, Serves: "share partitions", Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
 		SegmentBytes: c.SegmentBytes,
 		// Not compacted: updates of a state are increments with the same key. A prune deletes what
 		// is not needed.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
@@ -17,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/desk"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate/format"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sharegroup/window"
 	"github.com/chronik-io/chronik/internal/testing/sharetest"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -308,6 +310,54 @@ func TestNothingIsPrunedWithoutAShard(t *testing.T) {
 	x.shares.Stop()
 	if _, err := x.shares.pruneOnce(t.Context(), index, part); err == nil {
 		t.Error("pruned without a shard")
+	}
+	x.end()
+}
+
+// A log that is not pruned grows without a bound, which is said once in a leader epoch.
+func TestALogThatIsNotPrunedIsSaid(t *testing.T) {
+	fs := directories(t)
+	core, logged := observer.New(zap.InfoLevel)
+	always := func(o *SharesOptions) { o.PruneBytes, o.PruneInterval, o.Logger = 1, time.Hour, zap.New(core) }
+	x := withShares(t, fs, always)
+	w := x.open(format.Key{Group: "g", Topic: x.topic("orders")})
+	index, _ := x.shares.Partition(w.Key.Coordinator())
+	part := func() *replica.Partition {
+		part, err := x.replicas.Partition(x.applier.Image().Topic(SharesTopic).ID, index)
+		must(t, err)
+		return part
+	}
+	r := &round{epoch: -1}
+	prune := func() string {
+		for range 3 {
+			for i := range int64(40) {
+				x.accept(w, i)
+			}
+			x.shares.pruneGrown(index, r)
+		}
+		text := ""
+		for _, e := range logged.FilterMessageSnippet("prune").TakeAll() {
+			text += fmt.Sprintf("%s: %s, %v: %v; ", e.Level, e.Message, e.ContextMap()["partition"], e.ContextMap()["error"])
+		}
+		return text
+	}
+	if got := prune(); got != "" || part().Ends().LogStart == 0 {
+		t.Errorf("of prunes that delete, %q was logged", got)
+	}
+	done := make(chan error, 1)
+	newPartitionLog(part(), x.replicas.Purgatory(), nil).Append(part().LeaderEpoch(),
+		[]coordinator.Record{{Key: []byte{0, 7, 1}, Value: []byte{1}}}, time.Now(), nil, func(err error) { done <- err })
+	must(t, <-done)
+	x.end()
+	x = withShares(t, fs, always)
+	w = x.open(w.Key)
+	want := fmt.Sprintf("warn: a partition of __share_group_state is not pruned, and grows, %d: %v; ", index, sharestate.ErrForeign)
+	if got := prune(); got != want {
+		t.Errorf("%q was logged instead of %q", got, want)
+	}
+	x.shares.sayPruned(index, r.epoch, r, nil)
+	if logged.FilterMessageSnippet("is pruned again").Len() != 1 {
+		t.Errorf("the end was not logged: %v", logged.All())
 	}
 	x.end()
 }

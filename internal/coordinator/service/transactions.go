@@ -85,7 +85,8 @@ func NewTransactions(opt TransactionsOptions) (*Transactions, error) {
 	}
 	c := &conf.Transactions
 	t.Service = New(opt.Options, Definition{
-		Topic: TransactionsTopic, Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
+		Topic: TransactionsTopic, Serves: "transactional ids",
+		Partitions: c.Partitions, ReplicationFactor: c.ReplicationFactor, MinISR: c.MinISR,
 		SegmentBytes: c.SegmentBytes, New: func(int32) coordinator.Machine { return txn.New(cfg) }, Send: opt.Send,
 		InitialEvent: func(img *metadata.Image) any { return t.topics(img) },
 		ChangeEvent:  t.changeEvent,

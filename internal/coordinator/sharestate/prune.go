@@ -1,6 +1,10 @@
 package sharestate
 
-import "github.com/chronik-io/chronik/internal/coordinator"
+import (
+	"errors"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
 
 // Prune asks up to which offset the log may be deleted. The answer is a Pruned. It is also the
 // beginning of the next round: what the answer to the next Prune permits is at most End of this
@@ -19,7 +23,19 @@ type Pruned struct {
 	// Bytes is about how many bytes the snapshots of all states have: what a prune writes at most,
 	// and what a load reads at least.
 	Bytes int64
+	// Why is why nothing may be deleted as long as the shard is in memory or until someone acts;
+	// nil: prunes delete, from the second one after a load on.
+	Why error
 }
+
+// Why nothing is pruned.
+var (
+	// ErrIncomplete: a repair of the log may bring the snapshots back.
+	ErrIncomplete = errors.New("states have updates but no snapshot, as records were deleted or lost; set the positions of " +
+		"their share partitions (docs/share-groups.md)")
+	// ErrForeign: a version that knows the records may need what is before them.
+	ErrForeign = errors.New("it has records that this version does not know; run the version that wrote them")
+)
 
 // pruning is the progress of prunes. A round begins at the log end, mark. When each state has had a
 // snapshot since then, a load needs no record below mark. Offsets of records need not be known.
@@ -40,12 +56,15 @@ type snapshotOld struct{}
 func (s *Shard) beginPrune(to coordinator.Ticket, e Prune) {
 	p := &s.prune
 	switch {
-	case s.incomplete > 0 || s.foreign || p.busy || e.End < p.mark:
-		// A version that knows these records may need them, and so may a repair of the log.
-		s.out.Reply(to, Pruned{-1, s.memory})
+	case s.foreign:
+		s.out.Reply(to, Pruned{-1, s.memory, ErrForeign})
+	case s.incomplete > 0:
+		s.out.Reply(to, Pruned{-1, s.memory, ErrIncomplete})
+	case p.busy || e.End < p.mark:
+		s.out.Reply(to, Pruned{-1, s.memory, nil})
 	case p.mark < 0:
 		p.mark, p.round = e.End, p.round+1
-		s.out.Reply(to, Pruned{-1, s.memory})
+		s.out.Reply(to, Pruned{-1, s.memory, nil})
 	default:
 		p.busy, p.to, p.end = true, to, e.End
 		s.out.Defer(snapshotOld{})
@@ -63,6 +82,6 @@ func (s *Shard) snapshotOld() {
 		}
 		s.emitSnapshot(s.oldest.key, s.oldest.snapshot()) // it is the newest now
 	}
-	s.out.Reply(p.to, Pruned{p.mark, s.memory})
+	s.out.Reply(p.to, Pruned{p.mark, s.memory, nil})
 	p.mark, p.round, p.busy = p.end, p.round+1, false
 }

@@ -1,6 +1,7 @@
 package sharestate
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -56,16 +57,19 @@ func TestATopicThatKafkaWrote(t *testing.T) {
 // loading. While there are unknown ones the log is not deleted: a later version may need them.
 func TestUnknownRecordsAreKept(t *testing.T) {
 	snapshot := snapshotOf(format.Snapshot{StateEpoch: 1, Leader: -1, Start: 5, Created: 50})
+	var why error
 	prune := func(d *desk) int64 {
 		ask[Pruned](d, Prune{2})
-		return ask[Pruned](d, Prune{3}).To
+		p := ask[Pruned](d, Prune{3})
+		why = p.Why
+		return p.To
 	}
 	d := load(t, coordinator.Record{Marker: &coordinator.Marker{}}, snapshot)
-	if to := prune(d); to != 2 || len(d.s.states) != 1 {
+	if to := prune(d); to != 2 || len(d.s.states) != 1 || why != nil {
 		t.Errorf("the log is deleted up to %d, %d states", to, len(d.s.states))
 	}
 	d = load(t, snapshot, coordinator.Record{Key: []byte{0, 7, 1}, Value: []byte{1}})
-	if to := prune(d); to != -1 || len(d.s.states) != 1 {
+	if to := prune(d); to != -1 || len(d.s.states) != 1 || !errors.Is(why, ErrForeign) {
 		t.Errorf("with an unknown record: the log is deleted up to %d, %d states", to, len(d.s.states))
 	}
 }
@@ -106,8 +110,8 @@ func TestAStateWithoutItsSnapshot(t *testing.T) {
 		t.Errorf("initialize without an offset: %v", err)
 	}
 	ask[Pruned](d, Prune{1})
-	if to := ask[Pruned](d, Prune{1}).To; to != -1 {
-		t.Errorf("the log is deleted up to %d", to)
+	if p := ask[Pruned](d, Prune{1}); p.To != -1 || !errors.Is(p.Why, ErrIncomplete) {
+		t.Errorf("the log is deleted up to %d: %v", p.To, p.Why)
 	}
 	if err := ask[[]*kerr.Error](d, Initialize{{keyOf(0), 9, 33, 0}})[0]; err != nil {
 		t.Errorf("initialize with an offset: %v", err)

@@ -51,6 +51,12 @@ func worst(x *health.Finding) int {
 	return 1
 }
 
+// setPosition is the remedy for a share partition without a state that can be used.
+func setPosition(s *view.SlowShare) string {
+	return "stop its members, and set its position: " + health.Command("chronikctl", "group", "reset", s.Group, "--topic",
+		fmt.Sprintf("%s:%d", s.Topic, s.Partition), "--to-earliest") + "; records are then delivered again (docs/share-groups.md)"
+}
+
 // slowShare returns the finding about a share partition; false: it is well.
 func slowShare(now time.Time, s *view.SlowShare) (health.Finding, bool) {
 	since := func(d time.Duration) string { return now.Add(-d).Truncate(time.Second).UTC().Format(time.RFC3339) }
@@ -62,8 +68,13 @@ func slowShare(now time.Time, s *view.SlowShare) (health.Finding, bool) {
 		x.Severity = health.Bad
 		x.Problem = "no records are delivered: its stored state cannot be used (KAFKA_STORAGE_ERROR), as records of " +
 			"__share_group_state are missing or invalid"
-		x.Remedy = "stop its members, and set its position: " + health.Command("chronikctl", "group", "reset", s.Group, "--topic",
-			fmt.Sprintf("%s:%d", s.Topic, s.Partition), "--to-earliest") + "; records are then delivered again (docs/share-groups.md)"
+		x.Remedy = setPosition(s)
+	case s.Absent:
+		x.Problem = fmt.Sprintf("no records are delivered since %s, although members fetch: %s", since(s.Loading), s.Unloaded)
+		x.Remedy = "if the topic is one of the group, " + setPosition(s)
+	case s.Loading >= shareLoaded && s.Unloaded != "":
+		x.Problem = fmt.Sprintf("no records are delivered: loads of its state have failed since %s: %s", since(s.Loading), s.Unloaded)
+		x.Remedy = "mend what the reason says; the load is repeated"
 	case s.Loading >= shareLoaded:
 		x.Problem = "no records are delivered: its state has been loading since " + since(s.Loading)
 		x.Remedy = "the broker repeats the load; bring back the leaders of __share_group_state, which other findings name"

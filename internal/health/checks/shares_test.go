@@ -21,6 +21,10 @@ func TestSharePartitionsThatDeliverNothing(t *testing.T) {
 		{"cannot be loaded", slow(view.SlowShare{Failed: true}), []string{"bad " + share + ": its stored state cannot be used"}},
 		{"loads for long", slow(view.SlowShare{Loading: shareLoaded}),
 			[]string{"warn " + share + ": its state has been loading since 2026-01-02T03:03:05Z"}},
+		{"has no state", slow(view.SlowShare{Absent: true, Loading: shareLoaded, Unloaded: "no state"}),
+			[]string{"warn " + share + " since 2026-01-02T03:03:05Z, although members fetch: no state"}},
+		{"cannot read its log", slow(view.SlowShare{Loading: shareLoaded, Unloaded: "input/output error"}),
+			[]string{"warn " + share + ": loads of its state have failed since 2026-01-02T03:03:05Z: input/output error"}},
 		{"is not stored", slow(view.SlowShare{Writing: shareStored}), []string{"bad " + share +
 			", and acknowledgements fail: a write to its share coordinator has had no answer since 2026-01-02T03:03:35Z"}},
 		{"dead letters cannot be copied", slow(view.SlowShare{Uncopied: shareCopied, Uncopyable: "no such topic", Archiving: 1}), []string{

@@ -49,8 +49,11 @@ type Options struct {
 // COORDINATOR_NOT_AVAILABLE for an item that no coordinator has accepted or refused when ctx ended.
 // Such an item may have been carried out, or may still be; the caller may repeat it.
 type Desk struct {
-	opt     Options
-	work    *outbound.Work // its end ends calls
+	opt  Options
+	work *outbound.Work // its end ends calls
+
+	outcomes *outbound.Outcomes
+
 	changed atomic.Pointer[func(sharestate.Changed)]
 	inspect atomic.Pointer[func(format.Key) sharestate.Led]
 	operate atomic.Pointer[Operator]
@@ -83,7 +86,9 @@ func New(opt Options) *Desk {
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()
 	}
-	return &Desk{opt: opt, work: outbound.NewWork(), peers: map[int32]*peer{}}
+	work := outbound.NewWork()
+	return &Desk{opt: opt, work: work, peers: map[int32]*peer{},
+		outcomes: outbound.NewOutcomes(work, opt.Logger, "requests of share groups")}
 }
 
 // Close ends all calls and waits for them. Later items get errors.

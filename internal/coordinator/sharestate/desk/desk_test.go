@@ -169,7 +169,7 @@ func TestALostAnswerIsRepeated(t *testing.T) {
 		id := send(t.Context(), n.Peek, k).now(t)[0].ID
 		send(t.Context(), n.Open, sharestate.Opening{Key: k, ID: id, Recorded: -1, Leader: 7, Cut: -1,
 			Epochs: sharetest.Epochs(7)}).now(t)
-		for _, lost := range []func(){
+		for i, lost := range []func(){
 			func() {
 				w.link = func(ctx context.Context, from, to int32, body []byte) ([]byte, error) {
 					_, _ = w.deliver(ctx, from, to, body)
@@ -193,6 +193,7 @@ func TestALostAnswerIsRepeated(t *testing.T) {
 			},
 		} {
 			lost()
+			w.logged.TakeAll()
 			a := send(t.Context(), n.Write, sharestate.Writing{Key: k, ID: id, Leader: 7, Complete: 1,
 				Marks: []window.Mark{{First: 3, Last: 3, State: window.Acknowledged, Count: 1}}})
 			if time.Sleep(3 * time.Second); a.now(t) != nil {
@@ -205,6 +206,10 @@ func TestALostAnswerIsRepeated(t *testing.T) {
 			w.nodes[2].silent = false
 			w.nodes[2].mu.Unlock()
 			time.Sleep(callTime + 2*time.Second)
+			// The broker answers for shards that do not.
+			if said := w.logged.FilterMessage("requests of share groups to a broker fail, and are repeated"); said.Len() == 0 && i < 4 {
+				t.Errorf("%d: nothing was logged", i)
+			}
 			if list := a.now(t); len(list) != 1 || list[0] != nil {
 				t.Errorf("%v", list)
 			}

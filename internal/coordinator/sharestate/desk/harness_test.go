@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
@@ -35,6 +37,7 @@ type world struct {
 	image   *metadata.Image
 	version int64
 	nodes   map[int32]*node
+	logged  *observer.ObservedLogs // of all brokers, from Info on
 	shards  [partitions]*sharestate.Shard
 	// coordinators is the leader epoch of group coordinators that the shards know.
 	coordinators int32
@@ -60,7 +63,8 @@ type node struct {
 // newWorld returns a cluster. Broker n leads partition n-1 of each topic, and the last partitions
 // belong to the first broker.
 func newWorld(t testing.TB, ids ...int32) *world {
-	w := &world{t: t, nodes: map[int32]*node{}}
+	core, logged := observer.New(zap.InfoLevel)
+	w := &world{t: t, nodes: map[int32]*node{}, logged: logged}
 	w.link = w.deliver
 	leaders := make([]int32, partitions)
 	for i := range leaders {
@@ -76,7 +80,7 @@ func newWorld(t testing.TB, ids ...int32) *world {
 	}
 	for _, id := range ids {
 		n := &node{w: w, self: id}
-		opt := Options{Self: id, Coordinators: n}
+		opt := Options{Self: id, Coordinators: n, Logger: zap.New(core)}
 		if len(ids) > 1 {
 			opt.Call = func(ctx context.Context, to int32, body []byte) ([]byte, error) {
 				w.mu.Lock()

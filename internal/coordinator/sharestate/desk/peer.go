@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator/outbound"
 )
@@ -90,9 +89,7 @@ func (p *peer) sendSome(list []*job) {
 	if err == nil {
 		results, err = decodeAnswer(answer, requests)
 	}
-	if err != nil {
-		p.d.opt.Logger.Debug("no answer of a share coordinator, trying again", zap.Int32("broker", p.node), zap.Int("items", len(list)),
-			zap.Error(err))
+	if p.d.outcomes.Note(p.node, len(list), err); err != nil {
 		results = mapped(list, func(*job) response { return response{err: kerr.NetworkException} })
 	}
 	p.d.answered(list, results)

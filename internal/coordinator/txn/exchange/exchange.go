@@ -68,6 +68,8 @@ type Exchange struct {
 
 	work *outbound.Work // its end ends calls
 
+	markers, questions *outbound.Outcomes
+
 	mu      sync.Mutex
 	peers   map[int32]*peer
 	out     map[target]*holder // markers that have no result yet
@@ -79,7 +81,10 @@ func New(opt Options) *Exchange {
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()
 	}
-	return &Exchange{opt: opt, work: outbound.NewWork(), peers: map[int32]*peer{}, out: map[target]*holder{}, senders: map[int32]*sender{}}
+	work := outbound.NewWork()
+	return &Exchange{opt: opt, work: work, peers: map[int32]*peer{}, out: map[target]*holder{}, senders: map[int32]*sender{},
+		markers:   outbound.NewOutcomes(work, opt.Logger, "transaction markers"),
+		questions: outbound.NewOutcomes(work, opt.Logger, "questions about transactions")}
 }
 
 // Close ends all calls and waits for them. Later requests get errors.

@@ -264,14 +264,18 @@ func TestALostAnswerIsAnError(t *testing.T) {
 		w.send(&r, marker("there", 1), marker("there", 2))
 		synctest.Wait()
 		equal(t, r.marked(), "there-1: "+kerr.NetworkException.Error(), "there-2: "+kerr.NetworkException.Error())
+		equal(t, w.said(), "transaction markers to a broker fail, and are repeated 2")
+		time.Sleep(time.Minute)
 		lost = false
 		w.send(&r, marker("there", 1))
 		synctest.Wait()
 		equal(t, r.marked(), "there-1: <nil>")
+		equal(t, w.said(), "transaction markers to a broker are answered again 2")
 		w.link = func(context.Context, int32, int32, []byte) ([]byte, error) { return []byte{wireVersion, 0}, nil }
 		w.send(&r, marker("there", 1))
 		synctest.Wait()
 		equal(t, r.marked(), "there-1: "+kerr.NetworkException.Error())
+		equal(t, w.said(), "transaction markers to a broker fail, and are repeated 2")
 	})
 }
 

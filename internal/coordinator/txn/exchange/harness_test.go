@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/groupcommit"
@@ -37,6 +39,7 @@ type world struct {
 	image   *metadata.Image
 	views   map[int32]*metadata.Image // of brokers that know older metadata
 	brokers map[int32]*node
+	logged  *observer.ObservedLogs // of all brokers, from Info on
 	// incarnation makes topics of the same names other ones.
 	incarnation byte
 	// link carries a call. The default one handles it.
@@ -71,13 +74,14 @@ type fakePartition struct {
 
 // newWorld returns a cluster. leaders has the leader of every topic, which has four partitions.
 func newWorld(t testing.TB, leaders map[string]int32, ids ...int32) *world {
-	w := &world{t: t, brokers: map[int32]*node{}, views: map[int32]*metadata.Image{}}
+	core, logged := observer.New(zap.InfoLevel)
+	w := &world{t: t, brokers: map[int32]*node{}, views: map[int32]*metadata.Image{}, logged: logged}
 	w.setLeaders(leaders, ids...)
 	w.link = w.deliver
 	for _, id := range ids {
 		n := &node{w: w, parts: map[string]*fakePartition{}, answers: map[string]func(any) (any, error){}}
 		opt := Options{
-			Self: id, Topic: states, Offsets: offsets, Submit: n.submit, Partition: n.partition,
+			Self: id, Logger: zap.New(core), Topic: states, Offsets: offsets, Submit: n.submit, Partition: n.partition,
 			Image: func() *metadata.Image { w.mu.Lock(); defer w.mu.Unlock(); return cmp.Or(w.views[id], w.image) },
 			WriteOffsets: func(_ int32, m Marker, done func(error)) {
 				n.mu.Lock()
@@ -101,6 +105,14 @@ func newWorld(t testing.TB, leaders map[string]int32, ids ...int32) *world {
 		w.brokers[id] = n
 	}
 	return w
+}
+
+// said returns what was logged since the last call, and about which broker.
+func (w *world) said() (list []string) {
+	for _, e := range w.logged.TakeAll() {
+		list = append(list, fmt.Sprint(e.Message, " ", e.ContextMap()["broker"]))
+	}
+	return list
 }
 
 // close ends the Exchanges.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator/outbound"
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
@@ -80,9 +79,7 @@ func (p *peer) order(j *job) {
 // sendOrders sends orders in one call and waits for their results.
 func (p *peer) sendOrders(list []*job) {
 	verdicts, err := p.callOrders(list)
-	if err != nil {
-		p.x.opt.Logger.Debug("no answer to transaction markers, trying again", zap.Int32("broker", p.node), zap.Int("orders", len(list)),
-			zap.Error(err))
+	if p.x.markers.Note(p.node, len(list), err); err != nil {
 		for _, j := range list {
 			j.done(verdict{err: kerr.NetworkException})
 		}
@@ -157,10 +154,7 @@ func (p *peer) sendSome(list []*question) {
 	if err == nil {
 		answers, err = decodeAnswers(answer, c.questions)
 	}
-	if err != nil {
-		p.x.opt.Logger.Debug("no answer of a transaction coordinator, trying again", zap.Int32("broker", p.node),
-			zap.Int("questions", len(list)), zap.Error(err))
-	}
+	p.x.questions.Note(p.node, len(list), err)
 	for i, q := range list {
 		if err != nil {
 			q.done(gate.Answer{Err: kerr.CoordinatorNotAvailable})
