@@ -197,6 +197,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 		"identity":                 {root + "/chronik.dir", syscall.EIO},
 		"directory":                {root + "/a-0", syscall.EIO},
 		"rights":                   {root + "/" + second, fs.ErrPermission},
+		"rights at the topic id":   {root + "/a-0/partition.metadata", fs.ErrPermission},
 		"rights at the checkpoint": {root + "/checkpoint", fs.ErrPermission},
 	} {
 		faulty := errfs.New(image.KillImage(3))
@@ -213,6 +214,23 @@ func TestWhatCannotBeRead(t *testing.T) {
 			r.Clean() {
 			t.Errorf("%s: %+v", name, r.Findings)
 		}
+	}
+}
+
+// The file with the topic id of a partition can't be read. It is written again, because the broker
+// deletes no partition whose directory it does not know to be the partition's.
+func TestATopicIDThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	name := root + "/a-0/partition.metadata"
+	faulty := errfs.New(used(t).KillImage(3))
+	faulty.Add(errfs.Rule{Ops: errfs.Read, Path: name, Err: syscall.EIO})
+	o := inspect.Options{FS: faulty, Locations: []storage.Location{location}}
+	r, err := inspect.Verify(context.Background(), o)
+	must.OK(t, err)
+	if !slices.ContainsFunc(r.Findings, func(f inspect.Finding) bool {
+		return f.Kind == inspect.PartitionIDWrong && f.File == name && strings.Contains(f.Detail, syscall.EIO.Error())
+	}) {
+		t.Errorf("%+v", r.Findings)
 	}
 }
 

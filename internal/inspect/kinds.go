@@ -189,7 +189,8 @@ func logKinds() []About {
 			"creates an empty partition that continues at the known end", "all records in its segments"},
 		{PartitionIDMissing, Heals, "`partition.metadata` is missing; only the deletion of the partition reads it", "does not need it",
 			"writes it again", nothing},
-		{PartitionIDWrong, Heals, "`partition.metadata` has another topic's id", "does not need it", "writes it again", nothing},
+		{PartitionIDWrong, Heals, "`partition.metadata` has another topic's id, or cannot be read", "does not need it",
+			"writes it again", nothing},
 		{PartitionStray, Aside, "a partition directory that the checkpoint does not list", "renames it to `…-stray` and ignores it", "",
 			nothing},
 	}

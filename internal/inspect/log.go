@@ -295,6 +295,7 @@ func (l *log) tail(base, from, next, size int64) error {
 func (l *log) identity() error {
 	name := path.Join(l.path, storage.PartitionFile)
 	_, err := l.dir.fs.Stat(name)
+	own, unread := storage.Belongs(l.dir.fs, l.path, l.st.ID)
 	switch {
 	case l.absent: // it is made with the directory
 	case errors.Is(err, fs.ErrNotExist):
@@ -302,7 +303,12 @@ func (l *log) identity() error {
 		l.dir.find(PartitionIDMissing, l, name, -1, "the file is missing")
 	case err != nil:
 		return l.unreadable(name, err)
-	case !storage.Belongs(l.dir.fs, l.path, l.st.ID):
+	case unread != nil && access(unread):
+		return l.unreadable(name, unread)
+	case unread != nil: // a deletion would fail; the checkpoint says what the file must contain
+		l.partFile = true
+		l.dir.find(PartitionIDWrong, l, name, -1, "it cannot be read: %v", unread)
+	case !own:
 		l.partFile = true
 		l.dir.find(PartitionIDWrong, l, name, -1, "it does not name topic %x", l.st.ID.Topic)
 	}

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -17,11 +19,9 @@ import (
 // partition is in use until all is there. Then it begins again with that log, as after a start, and
 // a leader leads in another epoch: what was decided for the former log must not count for this one.
 func (m *Manager) Move(ctx context.Context, tp metadata.TopicPartition, to *storage.Dir) error {
-	if err := m.opt.Storage.BeginMove(ctx, storage.ID{Topic: tp.Topic, Partition: tp.Partition}, to); err != nil {
-		return err
-	}
-	m.runMoves()
-	return nil
+	err := m.opt.Storage.BeginMove(ctx, storage.ID{Topic: tp.Topic, Partition: tp.Partition}, to)
+	m.runMoves() // also after an error: the copy of a canceled move may be left
+	return err
 }
 
 // Moves returns the moves of logs in progress, by topic name and partition.
@@ -48,11 +48,17 @@ func (m *Manager) runMoves() {
 // moveTo runs the moves to a directory until Close.
 func (m *Manager) moveTo(d *storage.Dir, wake <-chan struct{}) {
 	label.Goroutine("replica move", d.Path())
-	tries, told := map[storage.ID]int{}, map[storage.ID]bool{}
+	var failed series.Failures
+	tries := map[storage.ID]int{}
 	for {
 		most, pending := 0, m.opt.Storage.PendingMoves()
-		maps.DeleteFunc(tries, func(id storage.ID, _ int) bool { return pending[id] != d })
-		maps.DeleteFunc(told, func(id storage.ID, _ bool) bool { return pending[id] != d })
+		maps.DeleteFunc(tries, func(id storage.ID, _ int) bool {
+			if pending[id] == d {
+				return false
+			}
+			failed.Ended(seriesOf(id, ""))
+			return true
+		})
 		for id, to := range pending {
 			if to != d || m.ctx.Err() != nil {
 				continue
@@ -60,13 +66,11 @@ func (m *Manager) moveTo(d *storage.Dir, wake <-chan struct{}) {
 			err := m.move(id)
 			if err == nil || errors.Is(err, storage.ErrMoveCanceled) || m.ctx.Err() != nil {
 				delete(tries, id)
-				delete(told, id)
+				failed.Ended(seriesOf(id, ""))
 				continue
 			}
-			if tries[id]++; !told[id] && !errors.Is(err, errUnrecorded) {
-				told[id] = true
-				m.opt.Logger.Error("a log could not be moved; retrying until chronikctl broker move-logs names another directory",
-					zap.String("to", d.Path()), zap.Error(err))
+			if tries[id]++; !errors.Is(err, errUnrecorded) {
+				m.moveFailed(&failed, id, d, err)
 			}
 			most = max(most, tries[id])
 		}
@@ -81,6 +85,22 @@ func (m *Manager) moveTo(d *storage.Dir, wake <-chan struct{}) {
 		case <-again:
 		}
 	}
+}
+
+// moveFailed logs ever fewer of the failures of one move.
+func (m *Manager) moveFailed(failed *series.Failures, id storage.ID, to *storage.Dir, err error) {
+	what := "a log could not be moved; retrying until chronikctl broker move-logs names another directory"
+	if errors.Is(err, storage.ErrCopyLeft) {
+		what = "the copy of a log whose move was canceled could not be removed; retrying"
+	}
+	if n, say := failed.Failed(seriesOf(id, what), err); say {
+		m.opt.Logger.Error(what, zap.String("to", to.Path()), zap.Int("times", n), zap.Error(err))
+	}
+}
+
+// seriesOf returns the key of a series of failures of a move, or the beginning of all of them.
+func seriesOf(id storage.ID, what string) string {
+	return series.Key(fmt.Sprintf("%x-%d", id.Topic, id.Partition), what)
 }
 
 // errUnrecorded: a log has moved, and the metadata names its former directory. If it moved once

@@ -51,7 +51,7 @@ func (l *Log) abortedIn(offset int64, s *Slice, most int, h *Hold) ([]txnindex.E
 	for s.Size > 0 && l.unstable.aborted.Load() >= offset {
 		list, bad, err := l.aborted(offset, s.Next(), l.segmentAborted, h)
 		switch {
-		case bad != nil && errors.Is(err, segment.ErrAborted):
+		case bad != nil && unusable(err):
 			err = l.rebuildAborted(bad)
 		case err == nil && s.Loan != nil && len(list) > most:
 			var read Slice
@@ -76,7 +76,7 @@ func (l *Log) AbortedAfter(from int64, s *Slice, list []txnindex.Entry, most int
 	for l.unstable.aborted.Load() >= from {
 		more, bad, err := l.aborted(from, s.Next(), l.segmentAborted, nil)
 		switch {
-		case bad != nil && errors.Is(err, segment.ErrAborted):
+		case bad != nil && unusable(err):
 			err = l.rebuildAborted(bad)
 		case err == nil:
 			return s.Shorten(txnindex.Once(append(list, more...)), most), nil // the caller may know of later markers, too
@@ -151,9 +151,27 @@ func (l *Log) aborted(from, limit int64, read func(*segment.Segment) ([]txnindex
 	return list, nil, nil
 }
 
-// segmentAborted returns the index of a segment.
+// segmentAborted returns the index of a segment. Of the errors, see unusable; the others match
+// ErrFailed or segment.ErrReplaced.
 func (l *Log) segmentAborted(s *segment.Segment) ([]txnindex.Entry, error) {
-	return s.Aborted(s == l.active())
+	return l.readAborted(s, s == l.active())
+}
+
+// readAborted is segmentAborted; keep is as in segment.Segment.Aborted.
+func (l *Log) readAborted(s *segment.Segment, keep bool) ([]txnindex.Entry, error) {
+	entries, err := s.Aborted(keep)
+	if err != nil && !unusable(err) && !errors.Is(err, segment.ErrReplaced) {
+		l.dir.segmentError(l, "index of aborted transactions could not be read", err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
+	}
+	return entries, err
+}
+
+// unusable reports whether an error of a segment's index means that it must be built: the index is
+// missing or wrong, or the disk does not return it. If the machine is short of something, the index
+// may be right, and the next attempt finds out.
+func unusable(err error) bool {
+	return errors.Is(err, segment.ErrAborted) || isSystemError(err) && !shortage(err)
 }
 
 // markFound returns the mark of the index that a segment happens to have. Only tests use it, which
@@ -167,8 +185,8 @@ func markFound(fsys vfs.FS, s *segment.Segment) txnindex.Mark {
 // abortedOf returns the index of a segment below the recovery point, and builds it first if it
 // cannot be used. The caller holds no lock.
 func (l *Log) abortedOf(s *segment.Segment) ([]txnindex.Entry, error) {
-	entries, err := s.Aborted(false)
-	if errors.Is(err, segment.ErrAborted) {
+	entries, err := l.readAborted(s, false)
+	if unusable(err) {
 		l.flushMu.Lock()
 		defer l.flushMu.Unlock()
 		return l.usableAborted(s)
@@ -189,7 +207,7 @@ func (l *Log) rebuildAborted(s *segment.Segment) error {
 // caller holds flushMu.
 func (l *Log) usableAborted(s *segment.Segment) ([]txnindex.Entry, error) {
 	entries, fault := l.segmentAborted(s)
-	if fault == nil || !errors.Is(fault, segment.ErrAborted) {
+	if !unusable(fault) {
 		return entries, fault
 	}
 	segments, err := l.snapshot()
@@ -212,7 +230,10 @@ func (l *Log) usableAborted(s *segment.Segment) ([]txnindex.Entry, error) {
 // flushMu.
 func (l *Log) buildAborted(segments []*segment.Segment) error {
 	s := segments[len(segments)-1]
-	known, from := l.recall(segments)
+	known, from, err := l.recall(segments)
+	if err != nil {
+		return err
+	}
 	if err := l.replayHeaders(&known, segments[from:]); err != nil {
 		return err
 	}

@@ -76,7 +76,11 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	}
 	l := newLog(d, s.ID, s.Topic, s.Config)
 	fsys := d.opt.FS
-	if _, err := fsys.Stat(l.path); err == nil {
+	there, err := present(fsys, l.path)
+	if err != nil {
+		return nil, err
+	}
+	if there {
 		// No checkpoint lists it (see replaceNamesakes): an earlier attempt was not completed.
 		if err := d.quarantineDir(l.String()); err != nil {
 			return nil, err

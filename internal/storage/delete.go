@@ -114,12 +114,14 @@ func (d *Dir) removeDeleted(deleted []checkpoint.Log) error {
 	for i := range deleted {
 		l := &deleted[i]
 		from, to := path.Join(d.path, l.String()), d.deletedPath(l)
-		if Belongs(d.opt.FS, from, l.ID) {
+		own, err := Belongs(d.opt.FS, from, l.ID)
+		if own {
 			_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
-			if err := d.opt.FS.Rename(from, to); err != nil {
-				errs = append(errs, fmt.Errorf("delete %s: %w", from, err))
-				continue
-			}
+			err = d.opt.FS.Rename(from, to)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("delete %s: %w", from, err))
+			continue
 		}
 		gone = append(gone, l)
 		d.steps.Add(1)
@@ -167,16 +169,16 @@ func (d *Dir) finishDeletion(left []checkpoint.Log) error {
 }
 
 // isDeleted reports whether a partition directory belongs to a log with a tombstone.
-func (d *Dir) isDeleted(dir string) bool {
+func (d *Dir) isDeleted(dir string) (bool, error) {
 	d.mu.Lock()
 	deleted := maps.Clone(d.deleted)
 	d.mu.Unlock()
 	for id := range deleted {
-		if Belongs(d.opt.FS, dir, id) {
-			return true
+		if own, err := Belongs(d.opt.FS, dir, id); own || err != nil {
+			return own, err
 		}
 	}
-	return false
+	return false, nil
 }
 
 // logsAndDeleted returns the logs and the tombstones of the same moment, so that a checkpoint never

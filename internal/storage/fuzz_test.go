@@ -69,7 +69,8 @@ func fuzzNames(t *testing.T, disk vfs.FS, b []byte) {
 	if topic := TopicIn(disk, "d"); topic != [16]byte{} {
 		id := ID{Topic: topic}
 		must(t, vfs.WriteFile(disk, "d/"+PartitionFile, partitionMetaOf(id), false))
-		if again := TopicIn(disk, "d"); again != topic || !Belongs(disk, "d", id) {
+		own, err := Belongs(disk, "d", id)
+		if again := TopicIn(disk, "d"); again != topic || !own || err != nil {
 			t.Errorf("topic %x became %x", topic, again)
 		}
 	}

@@ -33,6 +33,10 @@ var ErrMoving = fmt.Errorf("%w: it is moving to another log directory", ErrFaile
 // ErrMoveCanceled means that the move was canceled, or the log was deleted.
 var ErrMoveCanceled = errors.New("the move was canceled")
 
+// ErrCopyLeft means that a move was canceled, and its copy could not be removed.
+var ErrCopyLeft = fmt.Errorf("%w: the move was canceled, and its copy could not be removed: a start before that begins the move again",
+	ErrFailed)
+
 // move is a move of a log in progress.
 type move struct {
 	id    ID
@@ -40,7 +44,7 @@ type move struct {
 	since time.Time
 
 	// Guarded by Manager.mu.
-	running    chan struct{} // closed when RunMove ends; nil: it does not run
+	running    chan struct{} // closed when RunMove or the removal of the copy ends; nil: neither runs
 	completing bool          // it cannot be canceled now
 
 	canceled          atomic.Bool
@@ -65,7 +69,8 @@ type Move struct {
 }
 
 // PendingMoves returns the logs for which RunMove has something to do, with the directories to
-// which they move. If the move of one was canceled, RunMove removes the copy.
+// which they move. If the move of one was canceled, RunMove removes the copy, and the move stays
+// until that has succeeded.
 func (m *Manager) PendingMoves() map[ID]*Dir {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -107,7 +112,7 @@ func (m *Manager) SetMoveRate(perSec int64) { m.moveRate.Store(perSec) }
 // BeginMove makes it durable that a log is to move to a directory; RunMove then moves it. To its
 // own directory it cancels a move. It replaces a move to another directory, and waits for one that
 // is about to be complete. If there is no log, it will be created in the directory, as long as this
-// process runs.
+// process runs. After ErrCopyLeft the former move stays canceled, and RunMove removes its copy.
 func (m *Manager) BeginMove(ctx context.Context, id ID, to *Dir) error {
 	if err := m.waitToBegin(ctx, id); err != nil {
 		return err
@@ -182,9 +187,6 @@ func (m *Manager) endMove(ctx context.Context, id ID, to *Dir) error {
 			return nil
 		}
 		running := x.running
-		if running == nil && !x.completing {
-			delete(m.moves, id) // before RunMove takes it: it would remove the copy a second time
-		}
 		if x.completing && running == nil {
 			m.mu.Unlock()
 			return fmt.Errorf("cancel the move to %s: %w", x.to.path, ErrMoving)
@@ -192,9 +194,16 @@ func (m *Manager) endMove(ctx context.Context, id ID, to *Dir) error {
 		if !x.completing { // otherwise it ends within moments, and the log then moves from there
 			x.canceled.Store(true)
 		}
+		if running == nil {
+			x.running = make(chan struct{}) // RunMove must not remove the copy, too
+		}
 		m.mu.Unlock()
 		if running == nil {
-			return m.dropMove(x)
+			err := m.dropMove(x)
+			m.mu.Lock()
+			x.endRunLocked()
+			m.mu.Unlock()
+			return err
 		}
 		select {
 		case <-running:
@@ -204,15 +213,34 @@ func (m *Manager) endMove(ctx context.Context, id ID, to *Dir) error {
 	}
 }
 
-// dropMove removes what a canceled move has copied.
+// endRunLocked states that neither RunMove nor the removal of the copy runs. The caller holds mu of
+// the manager.
+func (x *move) endRunLocked() {
+	close(x.running)
+	x.running = nil
+}
+
+// dropMove removes what a canceled move has copied. Until then the move stays: the copy makes a
+// start begin it again. The caller has set running, so that no other call removes the copy of a
+// later move.
 func (m *Manager) dropMove(x *move) error {
-	m.mu.Lock()
-	if m.moves[x.id] == x {
-		delete(m.moves, x.id)
+	x.canceled.Store(true)
+	if err := x.to.removeFuture(FutureName(x.id)); err != nil {
+		return fmt.Errorf("move of %s to %s: %w: %w", m.nameOf(x.id), x.to.path, ErrCopyLeft, err)
 	}
+	m.mu.Lock()
+	delete(m.moves, x.id)
 	m.mu.Unlock()
-	x.to.log.Info("a move to this directory was canceled", zap.String("log", stem(x.id)))
-	return x.to.removeFuture(FutureName(x.id))
+	x.to.log.Info("a move to this directory was canceled", zap.String("log", m.nameOf(x.id)))
+	return nil
+}
+
+// nameOf returns the name of a log for messages, which after its deletion has the topic's id.
+func (m *Manager) nameOf(id ID) string {
+	if l := m.Get(id); l != nil {
+		return l.String()
+	}
+	return stem(id)
 }
 
 // unmoveLocked cancels the moves of logs that are going to be deleted, and returns these logs. The
@@ -235,7 +263,8 @@ func (m *Manager) unmoveLocked(ids []ID) (rest []ID, err error) {
 
 // RunMove moves a log as BeginMove has asked for, and returns it as it is in its new directory. The
 // former one refuses everything from then on. After an error the caller calls RunMove again, unless
-// the error matches ErrMoveCanceled.
+// the error matches ErrMoveCanceled: there is nothing left to do. If it matches ErrCopyLeft, the
+// next call removes the copy.
 func (m *Manager) RunMove(ctx context.Context, id ID) (moved *Log, err error) {
 	x, l, err := m.startMove(id)
 	if err != nil {
@@ -246,7 +275,9 @@ func (m *Manager) RunMove(ctx context.Context, id ID) (moved *Log, err error) {
 		l.dir.operations.Done()
 	}
 	if l == nil || errors.Is(err, ErrMoveCanceled) || err != nil && x.canceled.Load() {
-		err = errors.Join(ErrMoveCanceled, m.dropMove(x))
+		if err = m.dropMove(x); err == nil {
+			err = ErrMoveCanceled
+		}
 	} else if err != nil {
 		err = fmt.Errorf("move %s to %s: %w", l, x.to.path, err)
 		x.err.Store(&err)
@@ -256,8 +287,7 @@ func (m *Manager) RunMove(ctx context.Context, id ID) (moved *Log, err error) {
 		m.logs[id] = moved
 		delete(m.moves, id)
 	}
-	close(x.running)
-	x.running = nil
+	x.endRunLocked()
 	m.mu.Unlock()
 	x.to.operations.Done()
 	return moved, err
@@ -274,6 +304,8 @@ func (m *Manager) startMove(id ID) (*move, *Log, error) {
 		return nil, nil, ErrMoveCanceled
 	case m.closing:
 		return nil, nil, ErrClosed
+	case x.running != nil && x.canceled.Load():
+		return nil, nil, ErrMoveCanceled // who runs it removes the copy
 	case x.running != nil:
 		return nil, nil, ErrMoving
 	}

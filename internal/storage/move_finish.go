@@ -198,7 +198,10 @@ func (d *Dir) removeFuture(name string) error {
 	if err := d.opt.FS.RemoveAll(path.Join(d.path, name)); err != nil {
 		return fmt.Errorf("remove an incomplete copy of a log: %w", err)
 	}
-	return d.opt.FS.SyncDir(d.path)
+	if err := d.opt.FS.SyncDir(d.path); err != nil {
+		return fmt.Errorf("remove an incomplete copy of a log: %w", err)
+	}
+	return nil
 }
 
 // writeMove writes the entry next to the copy. All names in the directory are durable then.

@@ -3,7 +3,9 @@ package storage
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -109,8 +111,22 @@ func TopicIn(fsys vfs.FS, dir string) (topic [16]byte) {
 }
 
 // Belongs reports whether a partition directory belongs to the log with id, and not to a later log
-// with the same name.
-func Belongs(fsys vfs.FS, dir string, id ID) bool {
+// with the same name. A directory without PartitionFile, or none at all, belongs to no log. Belongs
+// reads the disk. The error means that it is not known to which log the directory belongs: if
+// that counted as a no, the files of a log would be left to another, or the only copy removed.
+func Belongs(fsys vfs.FS, dir string, id ID) (bool, error) {
 	b, err := vfs.ReadFile(fsys, path.Join(dir, PartitionFile))
-	return err == nil && bytes.Equal(b, partitionMetaOf(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && bytes.Equal(b, partitionMetaOf(id)), err
+}
+
+// present reports whether a file or a directory exists. An error does not say that it does not.
+func present(fsys vfs.FS, name string) (bool, error) {
+	_, err := fsys.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -76,7 +76,9 @@ func (l *Log) has(fr *journal.Frame) bool {
 // uses its files and no records are lost. It removes the directory of a deleted log.
 func (d *Dir) quarantineDir(dirName string) error {
 	from := path.Join(d.path, dirName)
-	if d.isDeleted(from) {
+	if deleted, err := d.isDeleted(from); err != nil {
+		return fmt.Errorf("partition directory %s that the checkpoint does not list: %w", from, err)
+	} else if deleted {
 		return d.opt.FS.RemoveAll(from)
 	}
 	infos, err := d.opt.FS.List(from)

@@ -176,7 +176,11 @@ func (m *Manager) Replace(ids ...ID) error {
 func (m *Manager) replaceNamesakes(d *Dir, specs []Spec) error {
 	var former []*Log
 	for _, s := range specs {
-		former = append(former, d.namesakes(s)...)
+		some, err := d.namesakes(s)
+		if err != nil {
+			return err
+		}
+		former = append(former, some...)
 	}
 	if len(former) == 0 {
 		return nil
@@ -207,16 +211,19 @@ func (m *Manager) replaceNamesakes(d *Dir, specs []Spec) error {
 }
 
 // namesakes returns the logs of other topics whose files have the names of a log to be created.
-func (d *Dir) namesakes(s Spec) (list []*Log) {
-	if _, err := d.opt.FS.Stat(path.Join(d.path, fmt.Sprintf("%s-%d", s.Topic, s.ID.Partition))); err != nil {
-		return nil
+func (d *Dir) namesakes(s Spec) (list []*Log, err error) {
+	name := fmt.Sprintf("%s-%d", s.Topic, s.ID.Partition)
+	if there, err := present(d.opt.FS, path.Join(d.path, name)); err != nil {
+		return nil, fmt.Errorf("create log %s: %w", name, err)
+	} else if !there {
+		return nil, nil
 	}
 	for _, l := range d.Logs() {
 		if l.id != s.ID && l.topic == s.Topic && l.id.Partition == s.ID.Partition {
 			list = append(list, l)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // RemoveReplaced removes the files of logs that were replaced, in the background.
@@ -235,7 +242,12 @@ func (d *Dir) retain(logs []*Log, entries []checkpoint.Log) error {
 		d.mu.Lock()
 		_, had := d.replaced[l.id]
 		d.mu.Unlock()
-		if had || !Belongs(fsys, l.path, l.id) {
+		if had {
+			continue
+		}
+		if own, err := Belongs(fsys, l.path, l.id); err != nil {
+			return fmt.Errorf("replace %s: %w", l, err)
+		} else if !own {
 			continue
 		}
 		if err := d.retainFrames(l, entries[i].QuarantineFile); err != nil {

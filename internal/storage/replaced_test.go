@@ -146,7 +146,7 @@ func TestFilesOfAReplacedLogStayUntilTheyAreRemoved(t *testing.T) {
 			if all := m.Replaced(); len(all) != 1 || all[0].ID != theLog || all[0].Bytes == 0 || m.Get(theLog) != nil {
 				t.Fatalf("%s: after a start: %+v", name, all)
 			}
-			if !Belongs(disk, files, theLog) {
+			if own, err := Belongs(disk, files, theLog); !own || err != nil {
 				t.Errorf("%s: %s is gone", name, files)
 			}
 		}
@@ -250,6 +250,14 @@ func TestALogOfAnotherTopicWithItsNameIsSetAside(t *testing.T) {
 	})
 	t.Run("after a failed rename", func(t *testing.T) {
 		quarantineNamesake(t, errfs.Rule{Ops: errfs.Rename, Path: "*-replaced", Err: syscall.EIO, Count: 1})
+	})
+	t.Run("after the disk does not say whether it has the name", func(t *testing.T) {
+		for n := 1; n <= 2; n++ {
+			quarantineNamesake(t, errfs.Rule{Ops: errfs.Stat, Path: "/a/a-0", Err: syscall.EMFILE, Count: n})
+		}
+	})
+	t.Run("after the disk does not say whose name it is", func(t *testing.T) {
+		quarantineNamesake(t, errfs.Rule{Ops: errfs.Open, Path: "/a/a-0/" + PartitionFile, Err: syscall.EMFILE, Count: 1})
 	})
 }
 

@@ -156,7 +156,9 @@ func (l *Log) planCut(x *Truncation) (*cutting, error) {
 		known = segments[:n+1] // no remaining batch needs to be read
 	}
 	var from int
-	c.producers, from = l.recall(known)
+	if c.producers, from, err = l.recall(known); err != nil {
+		return nil, err
+	}
 	if n > 0 {
 		c.size = c.keep[n-1].Size()
 	}

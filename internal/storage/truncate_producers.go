@@ -3,7 +3,9 @@ package storage
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -96,11 +98,14 @@ func (l *Log) keepProducers(n int) error {
 	if _, err := l.loadProducers(first); err == nil {
 		return nil
 	}
-	known, from := l.recall(gone)
-	if err := l.replayHeaders(&known, gone[from:]); shortage(err) {
+	known, from, err := l.recall(gone)
+	if err == nil {
+		err = l.replayHeaders(&known, gone[from:])
+	}
+	if shortage(err) {
 		return fmt.Errorf("build the producer snapshot %s: %w", first.ProducersPath(), err)
 	} else if err != nil { // damaged records must be removable
-		l.dir.logOnce(l, "damaged records go, a truncation may miss a transaction that was open in them", err)
+		l.dir.logOnce(l, "records go of which the disk does not return all, a truncation may miss a transaction that was open in them", err)
 		return nil
 	}
 	return statefile.Write(l.dir.opt.FS, first.ProducersPath(), producersKind, producersVersion, snapshotOf(&known, first))
@@ -134,20 +139,28 @@ func (l *Log) loadProducers(s *segment.Segment) (known producers.State, err erro
 		return known, fmt.Errorf("%w: %s belongs to another segment", statefile.ErrCorrupt, s.ProducersPath())
 	}
 	known = l.noProducers()
-	_, err = known.Decode(b[8:])
-	return known, err
+	if _, err = known.Decode(b[8:]); err != nil {
+		return known, fmt.Errorf("%w: %s: %w", statefile.ErrCorrupt, s.ProducersPath(), err)
+	}
+	return known, nil
 }
 
 // recall returns the newest producer state that can be read for one of the segments, as of that
-// segment's base offset, and the segment's index. If there is none, it returns an empty state and
-// index 0.
-func (l *Log) recall(segments []*segment.Segment) (producers.State, int) {
+// segment's base offset, and the segment's index. If all are missing or damaged, it returns an
+// empty state and index 0. The error is that none was read, and the disk may still have one: what
+// is built without it may lack a transaction for good.
+func (l *Log) recall(segments []*segment.Segment) (known producers.State, index int, err error) {
 	for i := len(segments) - 1; i >= 0; i-- {
-		if known, err := l.loadProducers(segments[i]); err == nil {
-			return known, i
+		state, fault := l.loadProducers(segments[i])
+		switch {
+		case fault == nil:
+			return state, i, nil
+		case errors.Is(fault, fs.ErrNotExist), errors.Is(fault, statefile.ErrCorrupt), errors.Is(fault, statefile.ErrNewer):
+		case err == nil:
+			err = fault
 		}
 	}
-	return l.noProducers(), 0
+	return l.noProducers(), 0, err
 }
 
 // withRecords returns a batch of a segment as producers.State needs it: a marker with its record,

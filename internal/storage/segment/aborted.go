@@ -144,7 +144,8 @@ func (s *Segment) writeAborted(b []byte, at int64) (err error) {
 
 // Aborted returns the entries of the index that a sync covers, in the order of their markers. The
 // caller must not change them. keep says that they stay in memory until the segment is sealed. The
-// error matches ErrAborted, or ErrReplaced.
+// error matches ErrAborted or ErrReplaced; another one is the system's, and says nothing of the
+// index.
 func (s *Segment) Aborted(keep bool) ([]txnindex.Entry, error) {
 	a := &s.aborted
 	for {
@@ -157,7 +158,9 @@ func (s *Segment) Aborted(keep bool) ([]txnindex.Entry, error) {
 		a.mu.Unlock()
 		b, err := vfs.ReadFile(s.files.fs, s.AbortedPath())
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			entries, err = txnindex.Decode(b, m)
+			if entries, err = txnindex.Decode(b, m); err != nil {
+				err = fmt.Errorf("%w: %s: %w", ErrAborted, s.AbortedPath(), err)
+			}
 		}
 		a.mu.Lock()
 		same := a.stored == m
@@ -169,7 +172,7 @@ func (s *Segment) Aborted(keep bool) ([]txnindex.Entry, error) {
 		case s.replaced.Load():
 			return nil, fmt.Errorf("%w: %s", ErrReplaced, path.Base(s.stem()))
 		case same && err != nil:
-			return nil, fmt.Errorf("%w: %s: %w", ErrAborted, s.AbortedPath(), err)
+			return nil, err
 		case same:
 			return entries, nil
 		}
