@@ -96,7 +96,8 @@ func TestFailuresOfLeftUsersAreSaidAgain(t *testing.T) {
 			fault.Off()
 			time.Sleep(2 * takeEvery)
 			all := said.TakeAll()
-			if len(all) != 6 || all[0].Level != zap.WarnLevel || all[0].ContextMap()["file"] != "/data/"+newUsers || all[5].Level != zap.InfoLevel {
+			if len(all) != 6 || all[0].Level != zap.WarnLevel || all[0].ContextMap()["file"] != "/data/"+newUsers ||
+				all[5].Level != zap.InfoLevel {
 				t.Errorf("said: %+v", all)
 			}
 		}

@@ -39,8 +39,8 @@ const (
 // In returns the path of the metadata copy in a log directory, whether or not there is one.
 func In(logDir string) string { return path.Join(logDir, "metadata.copy") }
 
-// asideSuffix ends the name of a damaged copy, which nothing reads.
-const asideSuffix = ".damaged"
+// damagedSuffix ends the name of a damaged copy, which nothing reads.
+const damagedSuffix = ".damaged"
 
 // ErrForeign marks a copy that was written by another cluster. Nothing was changed.
 var ErrForeign = errors.New("copy belongs to another cluster")
@@ -84,8 +84,8 @@ type Copy struct {
 var errStarting = errors.New("copy not started yet")
 
 // Start starts a copy, until Stop or the end of the store. It waits until the copy is complete,
-// for at most the patience. It replaces an existing copy of the same cluster, renames a damaged one,
-// and leaves one of another cluster alone. A failing copy is not an error: Behind reports it.
+// for at most the patience. It replaces an existing copy of the same cluster, renames a damaged
+// one, and leaves one of another cluster alone. A failing copy is not an error: Behind reports it.
 func Start(ctx context.Context, o Options) *Copy {
 	o.Patience = cmp.Or(o.Patience, defaultPatience)
 	c := &Copy{opts: o, stop: make(chan struct{}), ended: make(chan struct{}), behind: errStarting, moved: make(chan struct{})}
@@ -292,13 +292,13 @@ func (c *Copy) group(w *kv.Watcher) (records [][]byte, revision int64, err error
 	return records, revision, nil
 }
 
-// open opens the copy's log. It sets a damaged copy aside, but not one of another cluster.
+// open opens the copy's log. It renames a damaged copy, but not one of another cluster.
 func (c *Copy) open() error {
 	fsys := c.opts.FS
 	found, err := Check(fsys, c.opts.Dir)
 	switch {
 	case errors.Is(err, ErrDamaged):
-		err = c.setAside(err)
+		err = c.quarantine(err)
 	case err == nil && found.Used && !found.sameCluster(c.cluster()):
 		err = fmt.Errorf("%w: %s; move it away", ErrForeign, c.opts.Dir)
 	}
@@ -311,22 +311,22 @@ func (c *Copy) open() error {
 	return err
 }
 
-// setAside renames the damaged copy: it may have the only record of transactions that the store has
-// lost. It replaces one that was set aside before, so that they fill no disk.
-func (c *Copy) setAside(damage error) error {
-	fsys, aside := c.opts.FS, c.opts.Dir+asideSuffix
-	err := fsys.RemoveAll(aside)
+// quarantine renames the damaged copy: it may have the only record of transactions that the store
+// has lost. It replaces one that was renamed before, so that they fill no disk.
+func (c *Copy) quarantine(damage error) error {
+	fsys, name := c.opts.FS, c.opts.Dir+damagedSuffix
+	err := fsys.RemoveAll(name)
 	if err == nil {
-		err = fsys.Rename(c.opts.Dir, aside)
+		err = fsys.Rename(c.opts.Dir, name)
 	}
 	if err == nil {
 		err = fsys.SyncDir(path.Dir(c.opts.Dir))
 	}
 	if err != nil {
-		return fmt.Errorf("set the damaged metadata copy %s aside (%w): %w", c.opts.Dir, damage, err)
+		return fmt.Errorf("rename the damaged metadata copy %s to %s (%w): %w", c.opts.Dir, name, damage, err)
 	}
 	c.opts.Log.Warn("metadata copy is damaged: it was renamed, and a new one is written; remove the damaged one when it is not needed",
-		zap.String("dir", c.opts.Dir), zap.String("renamed", aside), zap.Error(damage))
+		zap.String("dir", c.opts.Dir), zap.String("renamed", name), zap.Error(damage))
 	return nil
 }
 

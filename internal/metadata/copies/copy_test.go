@@ -323,14 +323,14 @@ func TestExistingCopies(t *testing.T) {
 	if err := s.Close(); err != nil || copied(t, fsys) != before {
 		t.Errorf("the copy of another cluster is %s, %v", copied(t, fsys), err)
 	}
-	must.OK(t, fsys.MkdirAll(copyDir+asideSuffix+"/of another day"))
+	must.OK(t, fsys.MkdirAll(copyDir+damagedSuffix+"/of another day"))
 	damage(t, fsys)
 	core, said := observer.New(zap.WarnLevel)
 	s = open(t, fsys, patiently, func(o *Options) { o.Log = zap.New(core) })
 	if err := s.copy.Behind(); err != nil || copied(t, fsys) != dump(t, s) {
 		t.Errorf("the damaged copy was not replaced: %v", err)
 	}
-	if _, err := Check(fsys, copyDir+asideSuffix); !errors.Is(err, ErrDamaged) {
+	if _, err := Check(fsys, copyDir+damagedSuffix); !errors.Is(err, ErrDamaged) {
 		t.Errorf("the damaged copy was not renamed: %v", err)
 	}
 	all := said.FilterMessageSnippet("metadata copy is damaged").All()

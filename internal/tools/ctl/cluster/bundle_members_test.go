@@ -31,7 +31,8 @@ func TestAJournalThatIsNotReadIsNotEmpty(t *testing.T) {
 		if err != nil {
 			said = err.Error()
 		}
-		if string(text) != want.text || (err == nil) != (want.err == "") || !strings.Contains(said, want.err) || errors.Is(err, errSkipped) != want.skipped {
+		if string(text) != want.text || (err == nil) != (want.err == "") || !strings.Contains(said, want.err) ||
+			errors.Is(err, errSkipped) != want.skipped {
 			t.Errorf("%s: %q, %v", script, text, err)
 		}
 	}
