@@ -123,11 +123,11 @@ func alterClientQuotas(ctx context.Context, b *Handler, r *network.Request, req 
 			}
 		}
 	}
-	return answerQuotas(r, list)
+	return answerQuotas(r, list, func(err error) (int16, *string) { return b.verdict(r, err) })
 }
 
 // answerQuotas answers with the outcome for each entity.
-func answerQuotas(r *network.Request, list []*quotaChange) kmsg.Response {
+func answerQuotas(r *network.Request, list []*quotaChange, verdict func(error) (int16, *string)) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterClientQuotasResponse())
 	resp.Entries = make([]kmsg.AlterClientQuotasResponseEntry, len(list))
 	for i, x := range list {
@@ -152,5 +152,5 @@ func refuseQuotas(r *network.Request, req *kmsg.AlterClientQuotasRequest, err er
 		}
 		list[i] = x
 	}
-	return answerQuotas(r, list)
+	return answerQuotas(r, list, verdict)
 }

@@ -37,7 +37,7 @@ func alterPartitionReassignments(ctx context.Context, b *Handler, r *network.Req
 		for k := range req.Topics[i].Partitions {
 			one := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
 			one.Partition = req.Topics[i].Partitions[k].Partition
-			one.ErrorCode, one.ErrorMessage = verdict(results[i][k])
+			one.ErrorCode, one.ErrorMessage = b.verdict(r, results[i][k])
 			if one.ErrorCode != 0 {
 				r.Code = one.ErrorCode
 			}

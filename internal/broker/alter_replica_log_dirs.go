@@ -43,7 +43,7 @@ func alterReplicaLogDirs(ctx context.Context, b *Handler, r *network.Request, re
 		if errors.Is(err, storage.ErrMoving) { // a move that can't be canceled stands still
 			c = kerr.KafkaStorageError.Code
 		}
-		if c == kerr.KafkaStorageError.Code {
+		if c == kerr.KafkaStorageError.Code || c == kerr.UnknownServerError.Code {
 			b.opt.Logger.Warn("a log is not moved", zap.String("topic", topic), zap.Int32("partition", partition), zap.String("to", dir),
 				zap.Error(err))
 		}

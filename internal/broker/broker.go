@@ -31,6 +31,7 @@ import (
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
 	"github.com/chronik-io/chronik/internal/security/refusals"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/shareleader"
 	"github.com/chronik-io/chronik/internal/telemetry"
@@ -129,6 +130,7 @@ type Handler struct {
 	telemetry  *telemetry.Keeper  // the metrics of clients
 	forward    *forward.Forwarder // nil: requests are not passed on
 	damage     damageReports
+	unknown    series.Failures               // by request: errors without a code
 	reported   pause.Seldom[[]byte]          // the encoded report, for clients
 	answers    *bufpool.Shares[netip.Prefix] // of record bytes in answers to fetches
 	parked     *bufpool.Budget               // of requests that wait

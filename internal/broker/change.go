@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // change is one request that changes metadata: the revisions that it created, and until when it
@@ -59,11 +60,17 @@ func (c *change) waitVisible(ctx context.Context) error {
 // verdict returns the code and message of an error, 0 and nil for none. It also sets the request's
 // code for metrics.
 func (c *change) verdict(err error) (int16, *string) {
-	n, msg := verdict(err)
+	n, msg := c.b.verdict(c.r, err)
 	if n != 0 {
 		c.r.Code = n
 	}
 	return n, msg
+}
+
+// verdict is the package's verdict, for an answer to a request.
+func (b *Handler) verdict(r *network.Request, err error) (int16, *string) {
+	n, msg := verdict(err)
+	return b.answered(protocol.NameOf(r.Key), err, n), msg
 }
 
 // verdict returns the code and message of an error.

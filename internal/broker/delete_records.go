@@ -69,7 +69,7 @@ func deleteRecords(ctx context.Context, b *Handler, r *network.Request, req *kms
 				list = append(list, replica.Deletion{Topic: known.ID, Partition: p.Partition, Offset: p.Offset})
 				positions = append(positions, [2]int{len(resp.Topics), len(out.Partitions)})
 			} else {
-				one.ErrorCode = code(err)
+				one.ErrorCode = b.code(r, err)
 				r.Code = one.ErrorCode
 			}
 			out.Partitions = append(out.Partitions, one)
@@ -82,7 +82,7 @@ func deleteRecords(ctx context.Context, b *Handler, r *network.Request, req *kms
 	for i := range list {
 		one := &resp.Topics[positions[i][0]].Partitions[positions[i][1]]
 		if err := list[i].Err; err != nil {
-			one.ErrorCode = code(err)
+			one.ErrorCode = b.code(r, err)
 			r.Code = one.ErrorCode
 		} else {
 			one.LowWatermark = list[i].Low

@@ -28,7 +28,7 @@ func describeACLs(b *Handler, r *network.Request, req *kmsg.DescribeACLsRequest)
 		err = protocolErrorf(kerr.InvalidRequest, "%s", why)
 	}
 	if err != nil {
-		resp.ErrorCode, resp.ErrorMessage = verdict(err)
+		resp.ErrorCode, resp.ErrorMessage = b.verdict(r, err)
 		r.Code = resp.ErrorCode
 		return resp
 	}

@@ -32,7 +32,7 @@ func describeClientQuotas(b *Handler, r *network.Request, req *kmsg.DescribeClie
 	resp := respondTo(r, kmsg.NewPtrDescribeClientQuotasResponse())
 	f, err := quotaFilterOf(req)
 	if err != nil {
-		resp.ErrorCode, resp.ErrorMessage = verdict(err)
+		resp.ErrorCode, resp.ErrorMessage = b.verdict(r, err)
 		r.Code = resp.ErrorCode
 		return resp
 	}

@@ -62,7 +62,7 @@ func describedResources(b *Handler, r *network.Request, req *kmsg.DescribeConfig
 				"or give the broker more memory.", b.mostAnswer())
 		}
 		room -= configBytes(out.Configs)
-		out.ErrorCode, out.ErrorMessage = verdict(err)
+		out.ErrorCode, out.ErrorMessage = b.verdict(r, err)
 		if err != nil {
 			r.Code = out.ErrorCode
 		}

@@ -74,7 +74,7 @@ func (b *Handler) describeProducersOf(r *network.Request, topic string, partitio
 	out.Partition = partition
 	part, err := b.partitionByName(topic, partition)
 	if err != nil {
-		out.ErrorCode, out.ErrorMessage = verdict(err)
+		out.ErrorCode, out.ErrorMessage = b.verdict(r, err)
 		r.Code = out.ErrorCode
 		return out
 	}

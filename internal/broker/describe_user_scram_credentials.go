@@ -42,7 +42,7 @@ func describeUserScramCredentials(b *Handler, r *network.Request, req *kmsg.Desc
 	}
 	for _, name := range names {
 		one, err := describeUser(img.User(name), name, named[name] > 1)
-		if one.ErrorCode, one.ErrorMessage = verdict(err); one.ErrorCode != 0 {
+		if one.ErrorCode, one.ErrorMessage = b.verdict(r, err); one.ErrorCode != 0 {
 			r.Code = one.ErrorCode
 		}
 		resp.Results = append(resp.Results, one)

@@ -62,7 +62,7 @@ func electLeaders(ctx context.Context, b *Handler, r *network.Request, req *kmsg
 		for k, p := range topics[i].Partitions {
 			one := kmsg.NewElectLeadersResponseTopicPartition()
 			one.Partition = p
-			one.ErrorCode, one.ErrorMessage = verdict(results[i][k])
+			one.ErrorCode, one.ErrorMessage = b.verdict(r, results[i][k])
 			if req.Topics == nil && one.ErrorCode == kerr.ElectionNotNeeded.Code {
 				continue
 			}

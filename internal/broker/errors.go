@@ -5,8 +5,11 @@ import (
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator/errcode"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/text"
 )
@@ -29,6 +32,29 @@ func code(err error) int16 {
 		return 0
 	}
 	return errcode.Of(err).Code
+}
+
+// code is the package's code, for an answer to a request.
+func (b *Handler) code(r *network.Request, err error) int16 {
+	return b.answered(protocol.NameOf(r.Key), err, code(err))
+}
+
+// codeByID is the package's codeByID, for an answer to a request.
+func (b *Handler) codeByID(r *network.Request, err error) int16 {
+	return b.answered(protocol.NameOf(r.Key), err, codeByID(err))
+}
+
+// answered returns c, the code of err, and logs an error that has none of its own: the answer does
+// not say what it was. An error that is UNKNOWN_SERVER_ERROR itself is logged where it arose.
+func (b *Handler) answered(to string, err error, c int16) int16 {
+	if c != kerr.UnknownServerError.Code || errors.Is(err, kerr.UnknownServerError) {
+		return c
+	}
+	if n, say := b.unknown.Failed(to, err); say {
+		b.opt.Logger.Error("a request failed with an error that the protocol has no code for", zap.String("request", to),
+			zap.Int("failures", n), zap.Error(err))
+	}
+	return c
 }
 
 // refusal is a protocol error with a message of its own.

@@ -94,7 +94,7 @@ func (op *fetchOp) respondLater() {
 // respondWithout sends an answer without partitions; err may be nil.
 func (op *fetchOp) respondWithout(session int32, err error) {
 	if err != nil {
-		op.r.Code = code(err)
+		op.r.Code = op.b.code(op.r, err)
 	}
 	op.w.Begin(op.version, throttleMillis(op.delay), op.r.Code, session, 0)
 	op.shrink()
@@ -156,9 +156,10 @@ func (op *fetchOp) group(at int) (int, int) {
 func (op *fetchOp) result(p *fetchPartition, leaders *nodeSet) protocol.FetchPartitionResult {
 	res := protocol.FetchPartitionResult{Index: p.index, HighWatermark: -1, LastStable: -1, LogStart: -1, PreferredReplica: -1}
 	if p.err != nil {
-		res.Code = code(p.err)
 		if op.byID {
-			res.Code = codeByID(p.err)
+			res.Code = op.b.codeByID(op.r, p.err)
+		} else {
+			res.Code = op.b.code(op.r, p.err)
 		}
 		op.r.Code = res.Code
 		if errors.Is(p.err, storage.ErrCorrupt) {

@@ -75,7 +75,7 @@ func findCoordinator(b *Handler, r *network.Request, req *kmsg.FindCoordinatorRe
 			one := kmsg.NewFindCoordinatorResponseCoordinator()
 			node, err := b.coordinatorOf(r, req, key)
 			one.Key, one.NodeID, one.Host, one.Port = key, node.ID, node.Host, node.Port
-			if one.ErrorCode, one.ErrorMessage = verdict(err); one.ErrorCode != 0 {
+			if one.ErrorCode, one.ErrorMessage = b.verdict(r, err); one.ErrorCode != 0 {
 				r.Code = one.ErrorCode
 			}
 			resp.Coordinators = append(resp.Coordinators, one)
@@ -84,7 +84,7 @@ func findCoordinator(b *Handler, r *network.Request, req *kmsg.FindCoordinatorRe
 	}
 	node, err := b.coordinatorOf(r, req, req.CoordinatorKey)
 	resp.NodeID, resp.Host, resp.Port = node.ID, node.Host, node.Port
-	resp.ErrorCode, resp.ErrorMessage = verdict(err)
+	resp.ErrorCode, resp.ErrorMessage = b.verdict(r, err)
 	r.Code = resp.ErrorCode
 	return resp
 }

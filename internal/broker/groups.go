@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -102,7 +103,7 @@ func (b *Handler) askGroupWatched(r *network.Request, groupID string, req kmsg.R
 		resp, ok := answer.(kmsg.Response)
 		if errors.Is(err, coordinator.ErrLoading) {
 			resp = group.Loading(req)
-		} else if c := b.coordinatorError(answer, ok, err); c != nil {
+		} else if c := b.coordinatorError(req, answer, ok, err); c != nil {
 			resp = group.Refuse(req, c)
 		}
 		done(within(r, req, resp))
@@ -144,12 +145,12 @@ func Visible(rules func() *acl.Rules) func(group.Viewer) func(topic string) bool
 	}
 }
 
-// coordinatorError returns the error of a shard's answer, nil if there is none; ok reports whether
-// the answer has the expected type.
-func (b *Handler) coordinatorError(answer any, ok bool, err error) *kerr.Error {
+// coordinatorError returns the error of a shard's answer to an event, nil if there is none; ok
+// reports whether the answer has the expected type.
+func (b *Handler) coordinatorError(event, answer any, ok bool, err error) *kerr.Error {
 	switch {
 	case err != nil:
-		return kerr.TypedErrorForCode(code(err))
+		return kerr.TypedErrorForCode(b.answered(fmt.Sprintf("%T", event), err, code(err)))
 	case !ok:
 		b.opt.Logger.Error("BUG: unexpected answer from the group coordinator", zap.Any("answer", answer))
 		return kerr.UnknownServerError
@@ -160,14 +161,14 @@ func (b *Handler) coordinatorError(answer any, ok bool, err error) *kerr.Error {
 // listError returns the error of a list of what this broker coordinates. A shard that has no
 // machine, because it moves at this moment or its log is offline, makes the list incomplete. Admin
 // clients repeat the request.
-func listError(err error) *kerr.Error {
+func (b *Handler) listError(r *network.Request, err error) *kerr.Error {
 	switch {
 	case errors.Is(err, coordinator.ErrNotCoordinator):
 		return kerr.CoordinatorLoadInProgress
 	case errors.Is(err, context.Canceled): // the broker stops
 		return kerr.CoordinatorNotAvailable
 	}
-	return kerr.TypedErrorForCode(code(err))
+	return kerr.TypedErrorForCode(b.code(r, err))
 }
 
 // countdown calls then when n operations have ended and finish was called another time.
@@ -232,9 +233,10 @@ func perShard[G any](b *Handler, of shards, ids []string, event func(positions [
 	var ask func(shard int32, positions []int)
 	ask = func(shard int32, positions []int) {
 		now, rest := positions[:min(len(positions), shardPart)], positions[min(len(positions), shardPart):]
-		of.SubmitTo(shard, event(now), func(answer any, err error) {
+		asked := event(now)
+		of.SubmitTo(shard, asked, func(answer any, err error) {
 			list, ok := answer.([]G)
-			c := b.coordinatorError(answer, ok && len(list) == len(now), err)
+			c := b.coordinatorError(asked, answer, ok && len(list) == len(now), err)
 			for k, i := range now {
 				if c != nil {
 					answers[i] = failed(ids[i], c)

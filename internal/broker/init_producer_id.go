@@ -43,7 +43,7 @@ func atProducerID(b *Handler, req *kmsg.InitProducerIDRequest) (*network.Waiter,
 func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
 	b := c.b
 	if (req.ProducerID == -1) != (req.ProducerEpoch == -1) {
-		c.respond(producerIDAnswer(c.r, -1, protocolErrorf(kerr.InvalidRequest,
+		c.respond(producerIDAnswer(c, -1, protocolErrorf(kerr.InvalidRequest,
 			"producer id %d with producer epoch %d: set both or neither", req.ProducerID, req.ProducerEpoch)))
 		return
 	}
@@ -54,14 +54,14 @@ func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
 	// An idempotent producer that names its last id and epoch (KIP-360) gets a new id, as in Kafka:
 	// only a transactional one keeps its id.
 	if id, ok := b.producerIDs.take(b.reserveProducerIDs); ok {
-		c.respond(producerIDAnswer(c.r, id, nil))
+		c.respond(producerIDAnswer(c, id, nil))
 		return
 	}
 	b.work.Go(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, changeTimeout)
 		defer cancel()
 		id, err := b.ProducerID(ctx)
-		c.respond(producerIDAnswer(c.r, id, err))
+		c.respond(producerIDAnswer(c, id, err))
 	})
 }
 
@@ -95,8 +95,8 @@ func (b *Handler) ProducerID(ctx context.Context) (int64, error) {
 	return b.producerIDs.wait(ctx, b.reserveProducerIDs)
 }
 
-func producerIDAnswer(r *network.Request, id int64, err error) kmsg.Response {
-	resp := respondTo(r, kmsg.NewPtrInitProducerIDResponse())
+func producerIDAnswer(c call, id int64, err error) kmsg.Response {
+	resp := respondTo(c.r, kmsg.NewPtrInitProducerIDResponse())
 	resp.ProducerID, resp.ProducerEpoch = id, 0
 	if err != nil {
 		resp.ProducerID, resp.ProducerEpoch = -1, -1
@@ -104,11 +104,11 @@ func producerIDAnswer(r *network.Request, id int64, err error) kmsg.Response {
 		case errors.Is(err, kerr.NotController):
 			resp.ErrorCode = kerr.CoordinatorNotAvailable.Code // retried, on another broker if there is one
 		default:
-			if resp.ErrorCode = code(err); resp.ErrorCode == kerr.RequestTimedOut.Code { // on which older clients give up
+			if resp.ErrorCode = c.b.code(c.r, err); resp.ErrorCode == kerr.RequestTimedOut.Code { // on which older clients give up
 				resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
 			}
 		}
-		r.Code = resp.ErrorCode
+		c.r.Code = resp.ErrorCode
 	}
 	return resp
 }

@@ -34,7 +34,7 @@ func listGroups(ctx context.Context, b *Handler, r *network.Request, req *kmsg.L
 	lists, err := service.Collect[[]kmsg.ListGroupsResponseGroup](ctx, b.opt.Groups.Service,
 		group.List{States: group.FilterOf(req.StatesFilter), Types: group.FilterOf(req.TypesFilter)})
 	if err != nil {
-		setCode(r, &resp.ErrorCode, listError(err))
+		setCode(r, &resp.ErrorCode, b.listError(r, err))
 		return resp
 	}
 	resp.Groups = slices.DeleteFunc(slices.Concat(lists...), hidden)

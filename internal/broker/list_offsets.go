@@ -81,7 +81,7 @@ func listOffset(c call, req *kmsg.ListOffsetsRequest, topic string, p *kmsg.List
 	one.Partition = p.Partition
 	found, err := c.b.findOffset(req, topic, p, repeated)
 	if err != nil {
-		one.ErrorCode = listOffsetsCode(req.Version, err)
+		one.ErrorCode = c.listOffsetsCode(req.Version, err)
 		c.r.Code = one.ErrorCode
 	} else {
 		one.Offset, one.Timestamp, one.LeaderEpoch = found.Offset, found.Time, found.Epoch
@@ -124,11 +124,11 @@ func knownTimestamp(ts int64, version int16) bool {
 }
 
 // listOffsetsCode is code, also for clients that don't know OFFSET_NOT_AVAILABLE.
-func listOffsetsCode(version int16, err error) int16 {
+func (c call) listOffsetsCode(version int16, err error) int16 {
 	if version < 5 && errors.Is(err, replica.ErrOffsetNotAvailable) {
 		return kerr.LeaderNotAvailable.Code
 	}
-	return code(err)
+	return c.b.code(c.r, err)
 }
 
 type topicPartition struct {

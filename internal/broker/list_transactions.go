@@ -45,7 +45,7 @@ func listTransactions(ctx context.Context, b *Handler, r *network.Request, req *
 	}
 	lists, failed := service.Collect[[]txn.Description](ctx, b.opt.Transactions, filter)
 	if failed != nil {
-		err = listError(failed)
+		err = b.listError(r, failed)
 	}
 	list, m := slices.Concat(lists...), b.rights(r)
 	list = slices.DeleteFunc(list, func(d txn.Description) bool { return !m.may(acl.Describe, acl.TransactionalID, d.ID) })

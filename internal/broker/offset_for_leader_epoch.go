@@ -43,7 +43,7 @@ func offsetForLeaderEpoch(b *Handler, r *network.Request, req *kmsg.OffsetForLea
 			one.Partition = p.Partition
 			epoch, end, err := b.epochEnd(t.Topic, p)
 			if err != nil {
-				one.ErrorCode = code(err)
+				one.ErrorCode = b.code(r, err)
 				r.Code = one.ErrorCode
 			} else {
 				one.LeaderEpoch, one.EndOffset = epoch, end

@@ -8,14 +8,18 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/coordinator/sharestate"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/share"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -250,6 +254,45 @@ func TestAMoveToADiskThatHangsKeepsNoPlace(t *testing.T) {
 	release()
 	_, err = w.receive(req)
 	must(t, err)
+}
+
+// A move that fails with an error of the disk, and a request that fails with an error for which the
+// protocol has no code, are in the log, which is all that names the error.
+func TestErrorsWithoutACodeAreLogged(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	core, said := observer.New(zap.WarnLevel)
+	n := newNode(t, func(o *nodeOptions) {
+		o.fs, o.second = disk, "/data/second"
+		o.broker = func(opt *Options) { opt.Logger = zap.New(core) }
+	})
+	n.topic(t, "t", 1)
+	p, err := n.opt.Replicas.Partition(n.image().Topic("t").ID, 0)
+	must(t, err)
+	to := "/data/second"
+	if p.Log().Dir().Path() == to {
+		to = "/data/logs"
+	}
+	req := kmsg.NewPtrAlterReplicaLogDirsRequest()
+	req.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{Dir: to, Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{
+		{Topic: "t", Partitions: []int32{0}}}}}
+	disk.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "*-future", Err: syscall.EROFS, Count: 1})
+	w := n.dial(t)
+	got := ask[*kmsg.AlterReplicaLogDirsResponse](t, w, 2, req).Topics[0].Partitions[0].ErrorCode
+	all := said.FilterMessage("a log is not moved").All()
+	if got != kerr.UnknownServerError.Code && got != kerr.KafkaStorageError.Code || len(all) != 1 || all[0].ContextMap()["topic"] != "t" ||
+		!strings.Contains(fmt.Sprint(all[0].ContextMap()["error"]), syscall.EROFS.Error()) {
+		t.Errorf("code %d, said %+v", got, said.All())
+	}
+	r := &network.Request{Key: int16(kmsg.ListOffsets)}
+	for range 4 {
+		n.code(r, fmt.Errorf("read: %w", syscall.EIO))
+	}
+	n.code(r, kerr.UnknownServerError)
+	n.code(r, kerr.NotController)
+	lines := said.FilterField(zap.String("request", "ListOffsets")).All()
+	if len(lines) != 3 || lines[2].ContextMap()["failures"] != int64(3) {
+		t.Errorf("said of another request: %+v", lines)
+	}
 }
 
 // deaf are leaders of share partitions that do not answer until free is closed. asked receives a

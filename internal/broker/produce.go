@@ -354,7 +354,7 @@ func (op *produceOp) endQuietly() {
 	for i := range op.parts {
 		if err := op.parts[i].result(); err != nil {
 			err = fmt.Errorf("acks=0: %w", err)
-			r.Code = code(err)
+			r.Code = op.b.code(r, err)
 			op.recycle()
 			r.Abort(err)
 			return

@@ -92,7 +92,7 @@ func (op *produceOp) code(err error) int16 {
 		}
 		return kerr.TransactionAbortable.Code
 	case op.view.Version >= 13:
-		return codeByID(err)
+		return op.b.codeByID(op.r, err)
 	}
-	return code(err)
+	return op.b.code(op.r, err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/security/acl"
@@ -210,7 +211,7 @@ func TestTheCoordinatorsAnswersByVersion(t *testing.T) {
 			}
 		}
 	}
-	unverified := &produceOp{}
+	unverified := &produceOp{b: new(Handler), r: new(network.Request)}
 	for version, want := range map[int16]*kerr.Error{10: kerr.InvalidTxnState, 11: kerr.TransactionAbortable} {
 		if unverified.view.Version = version; unverified.code(storage.ErrUnverified) != want.Code {
 			t.Errorf("version %d: a batch without a permit has not %v", version, want)

@@ -114,7 +114,7 @@ func (a *shareAnswer) acknowledge(of *shareAcks, renew bool) {
 	i := op.indexOf(&partitionRequest{topic: topicRef{id: of.of.Topic}, index: of.of.Partition})
 	share := &op.shares[i]
 	if err := op.parts[i].err; err != nil {
-		share.ack = kerr.TypedErrorForCode(codeByID(err))
+		share.ack = kerr.TypedErrorForCode(op.c.b.codeByID(op.c.r, err))
 		return
 	}
 	a.mu.Lock()

@@ -106,7 +106,7 @@ func (op *shareOp) acknowledge(a *shareAcks, renew bool) {
 	share := &op.shares[i]
 	share.acked, op.carries = true, true
 	if err := op.parts[i].err; err != nil {
-		share.ack = kerr.TypedErrorForCode(codeByID(err))
+		share.ack = kerr.TypedErrorForCode(op.c.b.codeByID(op.c.r, err))
 		return
 	}
 	op.mu.Lock()
@@ -528,7 +528,7 @@ func (op *shareOp) result(i int) protocol.ShareFetchResult {
 	p, share := &op.parts[i], &op.shares[i]
 	res := protocol.ShareFetchResult{Index: p.index, Records: share.records}
 	if p.err != nil && op.fetches {
-		res.Code = codeByID(p.err)
+		res.Code = op.b.codeByID(op.c.r, p.err)
 	}
 	if code := share.acknowledged(); code != nil {
 		res.AckCode = code.Code

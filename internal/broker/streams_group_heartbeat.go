@@ -66,7 +66,7 @@ func streamsGroupHeartbeat(c call, req *kmsg.StreamsGroupHeartbeatRequest) {
 		var resp kmsg.Response
 		if errors.Is(err, coordinator.ErrLoading) {
 			resp = group.Loading(req)
-		} else if code := c.b.coordinatorError(answer, ok, err); code != nil {
+		} else if code := c.b.coordinatorError(req, answer, ok, err); code != nil {
 			resp = group.Refuse(req, code)
 		} else {
 			c.b.createInternal(c.r, beat)

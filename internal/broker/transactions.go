@@ -13,7 +13,7 @@ import (
 func askTransaction[A any](b *Handler, id string, event any, done func(A, *kerr.Error)) {
 	b.opt.Transactions.Submit(id, event, func(answer any, err error) {
 		a, ok := answer.(A)
-		done(a, b.coordinatorError(answer, ok, err))
+		done(a, b.coordinatorError(event, answer, ok, err))
 	})
 }
 

@@ -111,7 +111,7 @@ func (op *txnCommitOp) submit() {
 	b.opt.Groups.Submit(op.event.Body.Group, op.event, func(answer any, err error) {
 		need, asks := answer.(group.NeedsPermit)
 		got, ok := answer.(*kmsg.TxnOffsetCommitResponse)
-		switch code := b.coordinatorError(answer, ok || asks, err); {
+		switch code := b.coordinatorError(op.event, answer, ok || asks, err); {
 		case code != nil:
 			op.refuse(code)
 		case asks:

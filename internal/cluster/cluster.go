@@ -25,6 +25,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -90,8 +91,10 @@ type Cluster struct {
 	subjects  [subjectsEnd - Transactions]atomic.Pointer[Handler] // since Serve
 	snapshots atomic.Pointer[SnapshotService]                     // since ServeSnapshots
 	watched   atomic.Pointer[Watched]
-	// votersWait is nil if the voters are those of cluster.seeds, or another node leads.
+	// votersWait is nil if the members of the metadata group are as they must be, or another node
+	// leads. votersSaid are the reasons that were logged, and used by keepVoters only.
 	votersWait atomic.Pointer[votersWait]
+	votersSaid series.Failures
 	others     others
 	twins      *twins
 

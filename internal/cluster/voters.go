@@ -15,6 +15,9 @@ import (
 const (
 	votersEvery = time.Second
 	changeTime  = 10 * time.Second
+	// failsAfter is how long a change must fail to be said: a member that is added, or was heard a
+	// moment ago, makes the group refuse some at first.
+	failsAfter = 5 * time.Second
 )
 
 // keepVoters adapts the members of the metadata group to the registered brokers, while this node
@@ -31,7 +34,7 @@ func (c *Cluster) keepVoters(image func() *metadata.Image) {
 		}
 		role, _ := c.store.Leadership()
 		if role.Leader != c.self.ID || !role.Ready {
-			c.votersWait.Store(nil)
+			c.noVotersWait()
 			continue
 		}
 		if role.Term != term {
@@ -41,40 +44,76 @@ func (c *Cluster) keepVoters(image func() *metadata.Image) {
 		}
 		img := image()
 		next := membership.NextChange(c.members(img), len(c.o.Conf.Seeds))
-		c.setVotersWait(img, next)
-		if err := c.change(next); err != nil {
-			c.o.Log.Debug("members of the metadata group not changed", zap.Error(err))
-		}
+		c.setVotersWait(img, next, c.change(next))
 	}
 }
 
-// votersWait is why the voters do not become those of cluster.seeds.
+// votersWait is why the members of the metadata group are not as they must be.
 type votersWait struct {
 	why    string
 	differ []int32 // brokers with other cluster.seeds than this one, by id
+	fails  bool    // a change fails, with why
 	since  time.Time
+	said   bool
 }
 
-// setVotersWait notes why the voters do not change, for Describe, and logs it once.
-func (c *Cluster) setVotersWait(img *metadata.Image, next membership.Change) {
-	if next.Waits == "" {
-		c.votersWait.Store(nil)
+// setVotersWait notes why the members do not change, for Describe, and logs it once. failed is the
+// error of the change.
+func (c *Cluster) setVotersWait(img *metadata.Image, next membership.Change, failed error) {
+	w := &votersWait{why: next.Waits, since: time.Now()}
+	if failed != nil {
+		w.why, w.fails = failed.Error(), true
+	}
+	if w.why == "" {
+		c.noVotersWait()
 		return
 	}
-	w := &votersWait{why: next.Waits, since: time.Now()}
-	for _, b := range img.Brokers() {
-		if slices.Contains(next.Differ, b.Member) {
-			w.differ = append(w.differ, b.ID)
-		}
+	w.differ = brokersOf(img, next.Differ)
+	if last := c.votersWait.Load(); last != nil && (last.why == w.why || last.fails && w.fails) {
+		w.since, w.said = last.since, last.said && last.why == w.why
 	}
-	slices.Sort(w.differ)
-	if last := c.votersWait.Load(); last != nil && last.why == w.why {
-		w.since = last.since
-	} else {
-		c.o.Log.Named("membership").Warn("the voters of the metadata differ from cluster.seeds", zap.String("waits", w.why),
-			zap.Int32s("differ", w.differ))
+	if !w.said && (!w.fails || time.Since(w.since) >= failsAfter) {
+		w.said = true
+		c.sayVotersWait(w, img, next)
 	}
 	c.votersWait.Store(w)
+}
+
+// sayVotersWait logs why the members do not change, and about which it is.
+func (c *Cluster) sayVotersWait(w *votersWait, img *metadata.Image, next membership.Change) {
+	if _, say := c.votersSaid.Failed(w.why, nil); !say { // reasons may alternate
+		return
+	}
+	log := c.o.Log.Named("membership")
+	if !w.fails {
+		log.Warn("the voters of the metadata differ from cluster.seeds", zap.String("waits", w.why), zap.Int32s("differ", w.differ))
+		return
+	}
+	about := slices.Concat(next.Voters, next.Resign)
+	for _, m := range []uint64{next.Replace.Former, next.Replace.Learner, next.Remove} {
+		if m != 0 {
+			about = append(about, m)
+		}
+	}
+	log.Warn("a change of the members of the metadata group fails; it is tried again every second", zap.Uint64s("members", about),
+		zap.Int32s("brokers", brokersOf(img, about)), zap.String("error", w.why))
+}
+
+// noVotersWait notes that the members are as they must be, or that another node decides on them.
+func (c *Cluster) noVotersWait() {
+	c.votersWait.Store(nil)
+	c.votersSaid.Ended("")
+}
+
+// brokersOf returns the brokers that are registered as one of the members, or were, by id.
+func brokersOf(img *metadata.Image, members []uint64) (ids []int32) {
+	for _, b := range img.Brokers() {
+		if slices.ContainsFunc(members, func(m uint64) bool { return m == b.Member || slices.Contains(b.Former, m) }) {
+			ids = append(ids, b.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // members returns the members of the group, as this node knows them as the leader.

@@ -79,8 +79,11 @@ func (s *stack) unwind(ctx context.Context, t times) error {
 		}
 		s.log.Debug("stopped", zap.String("component", x.name), zap.Duration("took", time.Since(begin)), zap.Error(err))
 		if err != nil {
-			s.log.Error("component did not stop cleanly; the next start recovers as after a crash",
-				zap.String("component", x.name), zap.Error(err))
+			message := "component did not stop cleanly"
+			if x.disk {
+				message += "; the next start recovers as after a crash"
+			}
+			s.log.Error(message, zap.String("component", x.name), zap.Error(err))
 			if first == nil {
 				first = err
 			}
@@ -95,8 +98,12 @@ func releaseAfter(abandoned []<-chan struct{}, lock stop, log *zap.Logger) {
 	for _, returned := range abandoned {
 		<-returned
 	}
-	err := lock.fn(context.Background())
-	log.Info("released late, because a component did not stop in time", zap.String("component", lock.name), zap.Error(err))
+	if err := lock.fn(context.Background()); err != nil {
+		log.Error("not released after a component that did not stop in time has returned; the end of the process releases it",
+			zap.String("component", lock.name), zap.Error(err))
+		return
+	}
+	log.Info("released late, because a component did not stop in time", zap.String("component", lock.name))
 }
 
 // within runs the stop and returns its error. If it has not returned when grace has passed since

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/config/resolve"
@@ -265,6 +266,32 @@ func TestALockOutlivesWhatWasAbandoned(t *testing.T) {
 		}
 		close(free)
 		<-released
+	})
+}
+
+// What is said of a component that fails to stop is true of it: only some of them recover at the
+// next start. A lock that was not released is not said to be.
+func TestAFailureToStopIsSaidAsWhatItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, said := observer.New(zap.InfoLevel)
+		s, free := &stack{log: zap.New(core)}, make(chan struct{})
+		s.pushLock("lock", func() error { return syscall.EIO })
+		s.push("audit log", func(context.Context) error { return syscall.ENOSPC })
+		s.pushDisk("logs", func(context.Context) error { return syscall.EIO })
+		s.push("clients", func(context.Context) error { <-free; return nil })
+		_ = s.unwind(t.Context(), stopTimes())
+		for name, recovers := range map[string]bool{"audit log": false, "logs": true, "clients": false} {
+			all := said.FilterField(zap.String("component", name)).All()
+			if len(all) != 1 || strings.Contains(all[0].Message, "recovers") != recovers {
+				t.Errorf("%s: %+v", name, all)
+			}
+		}
+		close(free)
+		synctest.Wait()
+		all := said.FilterField(zap.String("component", "lock")).All()
+		if len(all) != 1 || all[0].Level != zap.ErrorLevel || strings.HasPrefix(all[0].Message, "released") {
+			t.Errorf("the lock: %+v", all)
+		}
 	})
 }
 

@@ -33,9 +33,14 @@ func (d *Dirs) CheckAge(store *raftstore.Store) error {
 	}
 	dir := d.Metadata()
 	for _, p := range d.Answering() {
-		if err := copies.CheckAgainst(d.fs, copies.In(p.Path), dir, store.View()); errors.Is(err, copies.ErrOlder) {
+		err := copies.CheckAgainst(d.fs, copies.In(p.Path), dir, store.View())
+		if errors.Is(err, copies.ErrOlder) {
 			return exit.With(exit.Data, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s",
 				d.data, err, d.useCopy(copies.In(p.Path))))
+		}
+		if err != nil {
+			d.log.Warn("cannot check whether the metadata is older than its copy; the broker starts with it",
+				zap.String("dir", dir), zap.String("copy", copies.In(p.Path)), zap.Error(err))
 		}
 	}
 	return nil

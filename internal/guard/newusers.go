@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/security/secret"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -154,14 +155,21 @@ func (g *Guard) setUsers(ctx context.Context, text string, control *controller.C
 	return nil
 }
 
-// FollowUsers calls TakeUsers until ctx ends. It logs an error once.
+// FollowUsers calls TakeUsers until ctx ends. It logs few of many equal errors.
 func (g *Guard) FollowUsers(ctx context.Context, fsys vfs.FS, control *controller.Controller) {
-	said := ""
+	var failed series.Failures
+	at := path.Join(g.cfg.DataDir, newUsers)
 	for pause.Sleep(ctx, takeEvery) == nil {
 		err := g.TakeUsers(ctx, fsys, control)
-		if err != nil && err.Error() != said && ctx.Err() == nil {
-			g.log.Warn("a file that chronikd user add has left stays", zap.Error(err))
-			said = err.Error()
+		if err == nil {
+			if failed.Ended(at) {
+				g.log.Info("nothing that chronikd user add has left for this broker remains", zap.String("file", at))
+			}
+			continue
+		}
+		if n, say := failed.Failed(at, err); say && ctx.Err() == nil {
+			g.log.Warn("what chronikd user add has left for this broker is not complete; it is tried again every second",
+				zap.String("file", at), zap.Int("failures", n), zap.Error(err))
 		}
 	}
 }

@@ -7,6 +7,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
 	"github.com/chronik-io/chronik/internal/login"
@@ -73,6 +78,32 @@ func TestI7AFaultAtEveryCallOfLeftUsers(t *testing.T) {
 			return
 		}
 	}
+}
+
+// A failure of another day is said like the first one, and an end of the failures in between.
+func TestFailuresOfLeftUsersAreSaidAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := errfs.New(vfs.Memory())
+		must.OK(t, vfs.MakeDir(disk, "/data"))
+		core, said := observer.New(zap.InfoLevel)
+		g := &Guard{cfg: &config.Config{DataDir: "/data"}, log: zap.New(core)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); g.FollowUsers(ctx, disk, nil) }()
+		for range 2 {
+			fault := disk.Add(errfs.Rule{Ops: errfs.Open, Path: "/data/" + newUsers, Err: syscall.EIO})
+			time.Sleep(10*takeEvery + takeEvery/2)
+			fault.Off()
+			time.Sleep(2 * takeEvery)
+			all := said.TakeAll()
+			if len(all) != 6 || all[0].Level != zap.WarnLevel || all[0].ContextMap()["file"] != "/data/"+newUsers ||
+				all[5].Level != zap.InfoLevel {
+				t.Errorf("said: %+v", all)
+			}
+		}
+		cancel()
+		<-done
+	})
 }
 
 // FuzzLeft leaves users with any names that fit a line, and reads them again. No other text ends

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica/progress"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -41,6 +42,8 @@ type upkeep struct {
 	saving  map[*storage.Dir]bool // a goroutine saves its high watermarks
 	// unsaved reports that a high watermark has changed since they were saved.
 	unsaved atomic.Bool
+
+	failed series.Failures // to save, by directory
 
 	isr    isrRequests
 	resign resignRequests
@@ -285,9 +288,18 @@ func (u *upkeep) saveHigh() {
 		}
 		slices.SortFunc(list, func(a, b *storage.Log) int { return compareIDs(a.ID(), b.ID()) }) // unchanged ones are not written
 		u.m.work.Go(func() {
-			if err := d.SaveHigh(list); err != nil && u.m.ctx.Err() == nil {
+			key := series.Key(d.Path(), "") // no path begins with it
+			switch err := d.SaveHigh(list); {
+			case err == nil:
+				if u.failed.Ended(key) {
+					u.m.opt.Logger.Info("high watermarks are saved again", zap.String("dir", d.Path()))
+				}
+			case u.m.ctx.Err() == nil:
 				u.unsaved.Store(true)
-				u.m.opt.Logger.Warn("high watermarks were not saved; after a crash, readers wait for the other replicas", zap.Error(err))
+				if n, say := u.failed.Failed(key, err); say {
+					u.m.opt.Logger.Warn("high watermarks were not saved; after a crash, readers wait for the other replicas",
+						zap.String("dir", d.Path()), zap.Int("failures", n), zap.Error(err))
+				}
 			}
 			u.mu.Lock()
 			defer u.mu.Unlock()

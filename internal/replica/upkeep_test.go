@@ -447,3 +447,27 @@ func TestLimitsOfTheISR(t *testing.T) {
 		must(t, m.Close(t.Context()))
 	}
 }
+
+// A directory that cannot save is named in few lines, and when it saves again.
+func TestHighWatermarksThatAreNotSavedAreSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := errfs.New(vfs.Memory())
+		x := startLeader(t, fs)
+		core, said := observer.New(zap.InfoLevel)
+		x.p.env.upkeep.m.opt.Logger = zap.New(core)
+		must(t, x.c.acknowledge(x.p, 2, 1, [16]byte{22}, 0))
+		must(t, begin(t, x.p, AcksLeader, 3).wait(t))
+		fail := fs.Add(errfs.Rule{Ops: errfs.Write, Path: storage.HighFile + "*", Err: errors.New("no space")})
+		must(t, x.c.acknowledge(x.p, 2, 1, [16]byte{22}, 3))
+		pass(20*saveInterval + time.Second)
+		dir := said.FilterField(zap.String("dir", "/d"))
+		if n := dir.FilterMessageSnippet("high watermarks were not saved").Len(); fail.Hits() < 17 || n != 6 {
+			t.Errorf("%d lines of %d failures", n, fail.Hits())
+		}
+		fail.Off()
+		pass(2 * saveInterval)
+		if n := said.FilterMessage("high watermarks are saved again").Len(); n != 1 {
+			t.Errorf("%d lines of a success", n)
+		}
+	})
+}

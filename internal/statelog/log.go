@@ -87,12 +87,16 @@ func Open(opts Options, to Reader) (*Log, Content, error) {
 		return l, c, nil
 	}
 	mirror, err := survey(opts.FS, opts.Mirror, &opts.Format)
-	if err != nil && !errors.Is(err, ErrDamaged) { // the next Rotate replaces a damaged copy
+	if err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, c, err
 	}
 	if !c.Used && (mirror.used || err != nil) {
 		what := "there is no snapshot, but there is a log in " + opts.Mirror
 		return nil, c, &Damage{Name: opts.Format.Name, File: opts.Dir, What: what, Lost: true}
+	}
+	if err != nil { // the next Rotate replaces it
+		opts.Log.Warn("the second copy of a state log is damaged; a new one replaces it", zap.String("state", opts.Format.Name),
+			zap.String("dir", opts.Mirror), zap.Error(err))
 	}
 	l.last = max(l.last, mirror.last)
 	return l, c, nil

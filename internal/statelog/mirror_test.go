@@ -5,6 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -49,10 +52,16 @@ func TestAStartReplacesADamagedOrLostMirror(t *testing.T) {
 		must(t, o.Close())
 		must(t, harm(fsys))
 		fsys.Add(errfs.Rule{Ops: errfs.Read, Path: "/copy/*", Err: errors.New("a start read the mirror")})
-		o, err := tryOwn(on(fsys, mirrored))
+		core, said := observer.New(zap.WarnLevel)
+		opts := on(fsys, mirrored)
+		opts.Log = zap.New(core)
+		o, err := tryOwn(opts)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
+		}
+		if n := said.FilterField(zap.String("dir", "/copy")).Len(); (n == 1) != (name == "no snapshot") {
+			t.Errorf("%s: said %+v", name, said.All())
 		}
 		must(t, o.add("b"))
 		fsys.Clear()

@@ -125,7 +125,8 @@ func (l *Log) next() *Generation {
 // replace makes the log of a generation the one that receives records.
 func (l *Log) replace(g *Generation, fresh copies) {
 	if err := l.files.close(); err != nil {
-		l.opts.Log.Warn("closing the old log failed", zap.Error(err))
+		l.opts.Log.Warn("closing the old log failed", zap.String("state", l.opts.Format.Name),
+			zap.Strings("dirs", l.opts.dirs()), zap.Error(err))
 	}
 	l.id, l.files, l.end = g.id, fresh, headerSize
 }

@@ -100,7 +100,7 @@ type Quorum struct {
 	// Orphans are the voters whose member no registered broker has, for Orphaned or longer.
 	Orphans  int
 	Orphaned time.Duration
-	// Waits is why the voters do not become those of cluster.seeds, for Waiting. Differ are brokers
+	// Waits is why the members do not change as they must, for Waiting. Differ are brokers
 	// with other cluster.seeds than this one, if that is why. Only the metadata leader knows them.
 	Waits   string
 	Waiting time.Duration

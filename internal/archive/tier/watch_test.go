@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/txnindex"
 )
 
 // failingReads are reads that fail with an error.
@@ -26,6 +27,52 @@ type failingReads struct {
 
 func (f *failingReads) FindTime(context.Context, metadata.TopicPartition, *metadata.Tier, int64) (storage.Timestamp, error) {
 	return storage.Timestamp{}, f.err
+}
+
+func (f *failingReads) Aborted(context.Context, metadata.TopicPartition, *metadata.Tier, int64, int64) ([]txnindex.Entry, bool, error) {
+	return nil, false, f.err
+}
+
+// readable are reads that get records, and nothing of an index.
+type readable struct{ failingReads }
+
+func (*readable) Read(context.Context, metadata.TopicPartition, *metadata.Tier, int64, int64, int, bool) (storage.Slice, error) {
+	return storage.Slice{}, nil
+}
+
+// Each read of committed records gets the records, and then not the aborted transactions: none has
+// an answer. A partition of which several things are not read is one failure.
+func TestRecordsThatAreReadHideNoIndexThatIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		reads := &readable{failingReads{err: errors.New("the index is missing")}}
+		w := &Watch{Reads: reads, Logger: zap.New(core), Name: func([16]byte) string { return "t" }}
+		fetch := func() {
+			_, _ = w.Read(t.Context(), metadata.TopicPartition{}, nil, 0, 0, 0, false)
+			_, _, _ = w.Aborted(t.Context(), metadata.TopicPartition{}, nil, 0, 0)
+			_, _ = w.FindTime(t.Context(), metadata.TopicPartition{}, nil, 0)
+		}
+		for range 9 {
+			fetch()
+			time.Sleep(time.Second)
+		}
+		if list := w.Failures(); len(list) != 1 || !errors.Is(list[0].Err, reads.err) || time.Since(list[0].Since) != 9*time.Second {
+			t.Errorf("failures: %+v", list)
+		}
+		reads.err = nil
+		fetch()
+		if list := w.Failures(); len(list) != 0 {
+			t.Errorf("after a success: %+v", list)
+		}
+		var said []string
+		for _, e := range logs.FilterMessageSnippet("aborted transactions").All() {
+			said = append(said, e.Message)
+		}
+		want := "aborted transactions cannot be read from the object store, aborted transactions can be read from the object store again"
+		if got := strings.Join(said, ", "); got != want {
+			t.Errorf("said: %s", got)
+		}
+	})
 }
 
 // A partition counts when its reads have failed for a while, until one succeeds or none comes.

@@ -238,7 +238,7 @@ func TestMetadataQuorum(t *testing.T) {
 		{"other seeds for a moment", quorum(func(q *view.Quorum) { q.Waits, q.Waiting, q.Differ = "x", 59*time.Second, []int32{2} }), nil},
 		{"seeds that do not answer",
 			quorum(func(q *view.Quorum) { q.Waits, q.Waiting = "not all brokers of cluster.seeds answer", time.Hour }),
-			[]string{"warn metadata quorum: its voters do not become the brokers of cluster.seeds: not all brokers of cluster.seeds answer"}},
+			[]string{"warn metadata quorum: its members do not change as cluster.seeds and the registered brokers require: not all brokers of cluster.seeds answer"}},
 		{"even", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 4, 4 }),
 			[]string{"warn metadata quorum: the number of voters is even: 4 survive the failure of 1, not more than 3 do"}},
 		{"one", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 1, 1 }),

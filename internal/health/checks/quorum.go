@@ -71,9 +71,9 @@ func checkQuorum(f *Facts, n *notes) {
 			Remedy:  "set the same list on all brokers that run (docs/cluster.md, Change the voters)"})
 	case q.Waits != "" && q.Waiting >= votersAfter:
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
-			Problem: "its voters do not become the brokers of cluster.seeds: " + q.Waits,
+			Problem: "its members do not change as cluster.seeds and the registered brokers require: " + q.Waits,
 			Works:   "the metadata can be changed",
-			Remedy: "start the brokers of cluster.seeds that do not run, and correct the entries that the check seeds names " +
+			Remedy: "start the brokers that do not run, and correct the entries of cluster.seeds that the check seeds names " +
 				"(docs/cluster.md, Change the voters)"})
 	case q.Voters%2 == 0:
 		n.addShared(health.Finding{Severity: health.Warn, Subject: "metadata quorum",

@@ -39,6 +39,9 @@ const (
 // In returns the path of the metadata copy in a log directory, whether or not there is one.
 func In(logDir string) string { return path.Join(logDir, "metadata.copy") }
 
+// damagedSuffix ends the name of a damaged copy, which nothing reads.
+const damagedSuffix = ".damaged"
+
 // ErrForeign marks a copy that was written by another cluster. Nothing was changed.
 var ErrForeign = errors.New("copy belongs to another cluster")
 
@@ -81,8 +84,8 @@ type Copy struct {
 var errStarting = errors.New("copy not started yet")
 
 // Start starts a copy, until Stop or the end of the store. It waits until the copy is complete,
-// for at most the patience. It replaces an existing copy of the same cluster, and leaves one of
-// another cluster alone. A failing copy is not an error: Behind reports it.
+// for at most the patience. It replaces an existing copy of the same cluster, renames a damaged
+// one, and leaves one of another cluster alone. A failing copy is not an error: Behind reports it.
 func Start(ctx context.Context, o Options) *Copy {
 	o.Patience = cmp.Or(o.Patience, defaultPatience)
 	c := &Copy{opts: o, stop: make(chan struct{}), ended: make(chan struct{}), behind: errStarting, moved: make(chan struct{})}
@@ -289,13 +292,13 @@ func (c *Copy) group(w *kv.Watcher) (records [][]byte, revision int64, err error
 	return records, revision, nil
 }
 
-// open opens the copy's log. It replaces a damaged copy, but not one of another cluster.
+// open opens the copy's log. It renames a damaged copy, but not one of another cluster.
 func (c *Copy) open() error {
 	fsys := c.opts.FS
 	found, err := Check(fsys, c.opts.Dir)
 	switch {
 	case errors.Is(err, ErrDamaged):
-		err = fsys.RemoveAll(c.opts.Dir)
+		err = c.quarantine(err)
 	case err == nil && found.Used && !found.sameCluster(c.cluster()):
 		err = fmt.Errorf("%w: %s; move it away", ErrForeign, c.opts.Dir)
 	}
@@ -306,6 +309,25 @@ func (c *Copy) open() error {
 		FS: fsys, Dir: c.opts.Dir, Format: format, CompactBytes: c.opts.CompactBytes, Log: c.opts.Log,
 	}, reader{kv.NewState()})
 	return err
+}
+
+// quarantine renames the damaged copy: it may have the only record of transactions that the store
+// has lost. It replaces one that was renamed before, so that they fill no disk.
+func (c *Copy) quarantine(damage error) error {
+	fsys, name := c.opts.FS, c.opts.Dir+damagedSuffix
+	err := fsys.RemoveAll(name)
+	if err == nil {
+		err = fsys.Rename(c.opts.Dir, name)
+	}
+	if err == nil {
+		err = fsys.SyncDir(path.Dir(c.opts.Dir))
+	}
+	if err != nil {
+		return fmt.Errorf("rename the damaged metadata copy %s to %s (%w): %w", c.opts.Dir, name, damage, err)
+	}
+	c.opts.Log.Warn("metadata copy is damaged: it was renamed, and a new one is written; remove the damaged one when it is not needed",
+		zap.String("dir", c.opts.Dir), zap.String("renamed", name), zap.Error(damage))
+	return nil
 }
 
 func (c *Copy) cluster() []byte { return clusterIn(c.opts.View) }
@@ -358,12 +380,17 @@ func (c *Content) cluster() []byte {
 
 // CheckAgainst returns an error that matches ErrOlder if a copy in dir has transactions that a
 // store lacks: the store's files were restored from an older state. The store is in the directory
-// at, and view is what it shows after all that its files have. CheckAgainst ignores all other
-// problems of the copy. It must be called before the first transaction.
+// at, and view is what it shows after all that its files have. Another error is why the copy could
+// not be compared. A copy of another cluster is no error. CheckAgainst must be called before the
+// first transaction.
 func CheckAgainst(fsys vfs.FS, dir, at string, view *kv.View) error {
 	found, err := Check(fsys, dir)
 	has := view.Revision()
-	if err != nil || !found.Used || found.Revision <= has || !found.sameCluster(clusterIn(view)) {
+	switch {
+	case err != nil:
+		return fmt.Errorf("compare %s, which ends at revision %d, with its copy %s, of which revision %d was read: %w",
+			at, has, dir, found.Revision, err)
+	case !found.Used || found.Revision <= has || !found.sameCluster(clusterIn(view)):
 		return nil
 	}
 	return fmt.Errorf("%w: %s ends at revision %d, %s at %d", ErrOlder, at, has, dir, found.Revision)

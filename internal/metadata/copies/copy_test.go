@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/raftstore"
@@ -299,7 +300,7 @@ func TestCopyHasTheLastTransaction(t *testing.T) {
 	}
 }
 
-// A copy of another cluster is left alone, a damaged one is replaced.
+// A copy of another cluster is left alone, a damaged one is renamed and said, and replaced.
 func TestExistingCopies(t *testing.T) {
 	cluster := func(id string) metadata.Txn {
 		return put(metadata.ClusterKey, string(metadata.Cluster{ID: id, FeatureLevel: 1}.Encode()))
@@ -322,6 +323,25 @@ func TestExistingCopies(t *testing.T) {
 	if err := s.Close(); err != nil || copied(t, fsys) != before {
 		t.Errorf("the copy of another cluster is %s, %v", copied(t, fsys), err)
 	}
+	must.OK(t, fsys.MkdirAll(copyDir+damagedSuffix+"/of another day"))
+	damage(t, fsys)
+	core, said := observer.New(zap.WarnLevel)
+	s = open(t, fsys, patiently, func(o *Options) { o.Log = zap.New(core) })
+	if err := s.copy.Behind(); err != nil || copied(t, fsys) != dump(t, s) {
+		t.Errorf("the damaged copy was not replaced: %v", err)
+	}
+	if _, err := Check(fsys, copyDir+damagedSuffix); !errors.Is(err, ErrDamaged) {
+		t.Errorf("the damaged copy was not renamed: %v", err)
+	}
+	all := said.FilterMessageSnippet("metadata copy is damaged").All()
+	if len(all) != 1 || all[0].ContextMap()["dir"] != copyDir || all[0].ContextMap()["error"] == nil {
+		t.Errorf("said: %+v", said.All())
+	}
+}
+
+// damage damages every file of the copy.
+func damage(t *testing.T, fsys vfs.FS) {
+	t.Helper()
 	infos, err := fsys.List(copyDir)
 	must.OK(t, err)
 	for _, in := range infos {
@@ -332,10 +352,25 @@ func TestExistingCopies(t *testing.T) {
 		must.OK(t, err)
 		_ = f.Close()
 	}
-	s = open(t, fsys, patiently)
-	if err := s.copy.Behind(); err != nil || copied(t, fsys) != dump(t, s) {
-		t.Errorf("the damaged copy was not replaced: %v", err)
+}
+
+// A damaged copy that cannot be renamed is not removed.
+func TestADamagedCopyIsNotRemoved(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	s := open(t, disk, patiently)
+	mustTxn(t, s, put("/a", "1"))
+	must.OK(t, s.Close())
+	damage(t, disk)
+	fault := disk.Add(errfs.Rule{Ops: errfs.Rename, Path: copyDir, Err: syscall.EIO})
+	s = open(t, disk, patiently)
+	if err := s.copy.Behind(); !errors.Is(err, syscall.EIO) || !errors.Is(err, ErrDamaged) {
+		t.Errorf("behind: %v", err)
 	}
+	if _, err := Check(disk, copyDir); !errors.Is(err, ErrDamaged) {
+		t.Errorf("the damaged copy is gone: %v", err)
+	}
+	fault.Off()
+	eventually(t, "the copy is complete again", func() bool { return s.copy.Behind() == nil })
 }
 
 // A store that was restored to an older state is recognized by its copy.
@@ -353,7 +388,12 @@ func TestOlderStoreIsRecognized(t *testing.T) {
 	if err := CheckAgainst(fsys, copyDir, "/m", again.View()); !errors.Is(err, ErrOlder) {
 		t.Errorf("an older store: %v", err)
 	}
-	if err := Write(fsys, copyDir, older, 1); err == nil {
+	damage(t, fsys)
+	err = CheckAgainst(fsys, copyDir, "/m", again.View())
+	if !errors.Is(err, ErrDamaged) || errors.Is(err, ErrOlder) {
+		t.Errorf("with a damaged copy: %v", err)
+	}
+	if err := Write(fsys, copyDir, older, 1); err == nil { // whatever it holds
 		t.Error("a copy was written over another")
 	}
 }

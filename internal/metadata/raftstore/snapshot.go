@@ -12,10 +12,12 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/bytesio"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/kv"
+	"github.com/chronik-io/chronik/internal/series"
 )
 
 // A snapshot travels as a sequence of requests, because it may be larger than any message:
@@ -205,11 +207,28 @@ func (s *Store) sendSnapshot(t *snapshot) {
 			}
 			return err
 		})
-		if err != nil {
-			s.opts.Log.Sugar().Warnf("metadata snapshot for member %x failed: %v", t.to, err)
-		}
+		s.saySent(t.to, err)
 		return err
 	}, func(n *node, err error) error { return n.snapshotSent(t.to, err) })
+}
+
+// saySent logs that a transfer has failed, unless it repeats what was logged: the leader begins
+// another one for as long as the member needs it.
+func (s *Store) saySent(to uint64, err error) {
+	member := fmt.Sprintf("%x", to)
+	key := series.Key(member, "")
+	if err == nil {
+		if s.unsent.Ended(key) {
+			s.opts.Log.Info("metadata snapshot sent after failures", zap.String("member", member))
+		}
+		return
+	}
+	if s.life.Err() != nil { // the store ends
+		return
+	}
+	if n, say := s.unsent.Failed(key, err); say {
+		s.opts.Log.Warn("metadata snapshot for a member failed", zap.String("member", member), zap.Int("failures", n), zap.Error(err))
+	}
 }
 
 // background implements host.

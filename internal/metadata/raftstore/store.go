@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/kv"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -95,6 +96,8 @@ type Store struct {
 	life    context.Context // ends with the store
 	endLife context.CancelFunc
 	tasks   sync.WaitGroup // of background
+
+	unsent series.Failures // snapshots, by member
 
 	transferMu sync.Mutex
 	transfer   receiver

@@ -1,9 +1,13 @@
 package stream
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"path"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,8 +15,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -103,8 +109,69 @@ func TestAFollowerOfADamagedLeaderAsksLessAndLessOften(t *testing.T) {
 		w.assign(1, 2, 1)
 		w.start(3)
 		time.Sleep(time.Minute)
-		if n := logs.FilterMessage("cannot send damaged records to a follower; see chronikctl cluster health").Len(); n < 10 || n > 100 {
-			t.Errorf("the leader failed to send %d times in a minute", n)
+		lines := logs.FilterMessage("cannot send damaged records to a follower; see chronikctl cluster health").All()
+		if len(lines) < 4 || len(lines) > 8 { // of a series
+			t.Fatalf("%d lines", len(lines))
+		}
+		last := lines[len(lines)-1].ContextMap()
+		if n := last["failures"].(int64); n < 5 || n > 100 || fmt.Sprint(last["follower"]) != "3" {
+			t.Errorf("the leader failed to send %d times in a minute: %v", n, last)
+		}
+	})
+}
+
+// A follower says why it refuses frames, of which leader, and not each time. A truncation that ends
+// with its role is no failure.
+func TestAFollowerSaysFewOfManyFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		core, logs := observer.New(zap.InfoLevel)
+		w.options = func(o *Options) { o.Logger = zap.New(core) }
+		w.assign(1, 1, 1)
+		l := w.start(1)
+		w.start(3)
+		must(t, l.produce(0, replica.AcksAll, 1, 4000).wait(t))
+		w.converge(1, 3)
+		logs.TakeAll()
+		var refused atomic.Int64
+		w.fault = func(_, _ int32, kind frame.Kind, raw []byte) [][]byte {
+			if kind == frame.DA && len(raw) > frame.HeaderSize+frame.DataSize {
+				refused.Add(1)
+				raw = bytes.Clone(raw)
+				raw[len(raw)-1] ^= 1
+				frame.PutHeader(raw, kind, raw[2], raw[3], raw[frame.HeaderSize:])
+			}
+			return [][]byte{raw}
+		}
+		w.stop(3, false) // its wires have the fault from now on
+		f := w.start(3)
+		must(t, l.produce(0, replica.AcksLeader, 1, 4000).wait(t))
+		time.Sleep(time.Minute)
+		lines := logs.FilterMessageSnippet("a frame from a leader was refused").TakeAll()
+		if n := refused.Load(); n < 10 || len(lines) < 3 || len(lines) > 8 {
+			t.Fatalf("%d lines of %d frames", len(lines), n)
+		}
+		c := lines[0].ContextMap()
+		if fmt.Sprint(c["leader"]) != "1" || !strings.Contains(c["error"].(string), storage.ErrCorrupt.Error()) {
+			t.Errorf("said: %v", c)
+		}
+		x := f.streams.parts[f.partition(0)].following.Load()
+		logs.TakeAll()
+		const eio = syscall.EIO
+		for _, err := range []error{storage.ErrFencedEpoch, storage.ErrClosed, eio, eio, eio, eio, nil, nil} {
+			x.truncated(&storage.Truncation{Err: err})
+		}
+		a, b := logs.FilterMessage(cannotTruncate).Len(), logs.FilterMessage("a replica was truncated after failures").Len()
+		if a != 3 || b != 1 {
+			t.Errorf("%d and %d lines of truncations: %+v", a, b, logs.All())
+		}
+		x.part.mu.Lock()
+		x.state, x.slot = live, 99
+		x.part.mu.Unlock()
+		x.accept(frame.Data{Slot: 99, LeaderEpoch: x.epoch + 1}, nil)
+		if n := logs.FilterField(zap.NamedError("error", errOtherEpoch)).Len(); n != 1 {
+			t.Errorf("another epoch: %+v", logs.All())
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,11 +65,17 @@ func add[T any](d *directory, q *queue[T], f *following, job T, do func([]T), do
 	})
 }
 
+const cannotTruncate = "cannot truncate a replica"
+
 // truncated subscribes again after a truncation.
 func (f *following) truncated(cut *storage.Truncation) {
 	t, err := f.part, cut.Err
-	if err != nil {
-		t.s.opt.Logger.Warn("cannot truncate a replica", zap.Stringer("partition", t.p), zap.Error(err))
+	switch {
+	case err == nil:
+		t.s.works(cannotTruncate, "a replica was truncated after failures", t)
+	case errors.Is(err, storage.ErrFencedEpoch), errors.Is(err, storage.ErrClosed): // another role decides, or none
+	default:
+		t.s.say(t.s.opt.Logger.Warn, cannotTruncate, t, zap.Int32("leader", f.from.leader), err)
 	}
 	t.mu.Lock()
 	t.cutting = false

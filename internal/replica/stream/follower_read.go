@@ -136,6 +136,12 @@ func (f *follower) data(c Conn, h frame.Header) error {
 	return nil
 }
 
+// Why a frame is refused whose batches are intact.
+var (
+	errOtherEpoch = errors.New("it is of another leader epoch than the subscription")
+	errNotNext    = errors.New("it does not continue the log")
+)
+
 // accept reports whether a frame continues the log. Otherwise it ends the slot.
 func (f *following) accept(d frame.Data, batches []byte) bool {
 	end, err := checkBatches(d, batches, f.part.s.opt.broken.Has(trustBatches))
@@ -147,12 +153,13 @@ func (f *following) accept(d frame.Data, batches []byte) bool {
 		t.mu.Unlock()
 		return false
 	case d.LeaderEpoch != f.epoch:
-		cause = frame.RoleChanged
+		cause, err = frame.RoleChanged, errOtherEpoch
 	case err != nil:
 		cause = frame.LogDamaged
 	case d.PrevEnd != f.next || end > d.NextEnd:
-		cause = frame.Gap
+		cause, err = frame.Gap, errNotNext
 	}
+	next := f.next
 	if cause == 0 {
 		f.next = d.NextEnd
 		t.pending++
@@ -160,8 +167,8 @@ func (f *following) accept(d frame.Data, batches []byte) bool {
 		return true
 	}
 	t.mu.Unlock()
-	t.s.opt.Logger.Warn("a frame from a leader does not continue the log", zap.Stringer("partition", t.p), zap.Int64("at", d.PrevEnd),
-		zap.Error(err))
+	t.s.say(t.s.opt.Logger.Warn, "a frame from a leader was refused; the replica asks again", t, zap.Int32("leader", f.from.leader), err,
+		zap.Int64("at", d.PrevEnd), zap.Int64("expected", next), zap.Int32("epoch", d.LeaderEpoch))
 	f.lost(d.Slot, cause)
 	return false
 }

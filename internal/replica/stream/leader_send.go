@@ -186,7 +186,7 @@ func (o *outgoing) findBases() {
 		start := t.log.Ends().LogStart
 		s, err := t.log.ReadSpan(start, 1)
 		if err != nil {
-			o.s.opt.Logger.Warn("cannot read the first batch of a log", zap.Stringer("partition", t.p), zap.Error(err))
+			o.s.say(o.s.opt.Logger.Warn, "cannot read the first batch of a log", t, zap.Int32("follower", o.conn.Broker()), err)
 			t.p.ReadFailed(err)
 			continue
 		}
@@ -211,8 +211,8 @@ func (o *outgoing) unreadable(b *sub, err error) {
 	case errors.Is(err, storage.ErrOffsetOutOfRange):
 	case errors.Is(err, storage.ErrCorrupt):
 		cause, b.damaged = frame.LogDamaged, true
-		o.s.opt.Logger.Error("cannot send damaged records to a follower; see chronikctl cluster health",
-			zap.Stringer("partition", b.part.p), zap.Error(err))
+		o.s.say(o.s.opt.Logger.Error, "cannot send damaged records to a follower; see chronikctl cluster health", b.part,
+			zap.Int32("follower", o.conn.Broker()), err)
 		b.part.p.ReadFailed(err)
 	default:
 		cause = frame.DiskBusy

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/series"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -71,6 +73,7 @@ type Streams struct {
 	copies pace // of all copies with a limit
 	serial atomic.Uint64
 	count  counters
+	failed series.Failures // by message, partition and broker
 	// several reports whether the replicas are in more than one log directory.
 	several atomic.Bool
 
@@ -100,6 +103,22 @@ func New(opt Options) *Streams {
 		followers: make(map[int32]*follower), outgoing: make(map[*outgoing]bool), dirs: make(map[*storage.Dir]*directory)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
+}
+
+// say logs a failure of a partition with another broker, which peer names, unless it repeats what
+// was logged: the broker asks again, and fails again, for as long as the reason lasts.
+func (s *Streams) say(log func(string, ...zap.Field), message string, t *part, peer zap.Field, err error, more ...zap.Field) {
+	n, say := s.failed.Failed(series.Key(message, t.p.String(), strconv.FormatInt(peer.Integer, 10)), err)
+	if say {
+		log(message, append(more, zap.Stringer("partition", t.p), peer, zap.Int("failures", n), zap.Error(err))...)
+	}
+}
+
+// works ends what say logs of a partition, and logs message if there was something.
+func (s *Streams) works(failure, message string, t *part) {
+	if s.failed.Ended(series.Key(failure, t.p.String(), "")) {
+		s.opt.Logger.Info(message, zap.Stringer("partition", t.p))
+	}
 }
 
 // Close ends all connections and waits for their goroutines, at most until ctx ends and closeGrace

@@ -27,6 +27,8 @@ type Cluster struct {
 	Down bool
 	// Denied refuses each change of a broker's configs.
 	Denied bool
+	// Unread is the error code for the configs of each topic, 0 for none.
+	Unread int16
 	// Active are the brokers that the metadata name, Fenced those that only DescribeCluster does.
 	Active, Fenced []int32
 	// Mute are brokers that do not answer for their configs: each such connection is closed.
@@ -284,6 +286,11 @@ func (c *Cluster) configs(req *kmsg.DescribeConfigsRequest) kmsg.Response {
 		out := kmsg.DescribeConfigsResponseResource{ResourceType: r.ResourceType, ResourceName: r.ResourceName}
 		set := c.Configs[resource(r.ResourceType, r.ResourceName)]
 		source := kmsg.ConfigSourceDynamicTopicConfig
+		if c.Unread != 0 && r.ResourceType == kmsg.ConfigResourceTypeTopic {
+			out.ErrorCode = c.Unread
+			resp.Resources = append(resp.Resources, out)
+			continue
+		}
 		if r.ResourceType == kmsg.ConfigResourceTypeBroker {
 			source = kmsg.ConfigSourceDynamicBrokerConfig
 		}

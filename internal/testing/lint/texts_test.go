@@ -19,7 +19,6 @@ var decidesByTexts = map[string]string{
 	"internal/cli/seeds/seeds.go":                  "an error of the client library without an exported name",
 	"internal/config/resolve/settings.go":          "rewords Kafka's texts, which configdef has for clients",
 	"internal/coordinator/sharestate/desk/peer.go": "an error of a broker of an earlier version, which has no code",
-	"internal/guard/newusers.go":                   "whether the log has this text already",
 	"internal/health/health.go":                    "the constant ThisBroker is not repeated after a broker's name",
 	"internal/membership/agent.go":                 "whether the log has this text already",
 	"internal/metadata/applier.go":                 "whether the log has this text already",

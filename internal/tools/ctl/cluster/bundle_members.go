@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/tools/ctl/app"
 )
 
@@ -207,11 +208,15 @@ func journal() bundleMember {
 			if err != nil {
 				return nil, fmt.Errorf("%w: no journalctl on this machine", errSkipped)
 			}
-			text, err := exec.CommandContext(ctx, path, args...).Output()
-			if err != nil || bytes.HasPrefix(text, []byte("-- No entries --")) {
+			lines, err := exec.CommandContext(ctx, path, args...).Output()
+			var exited *exec.ExitError
+			switch {
+			case bytes.HasPrefix(lines, []byte("-- No entries --")), err == nil && len(lines) == 0:
 				return nil, fmt.Errorf("%w: the journal of this machine has no lines of the unit chronikd", errSkipped)
+			case errors.As(err, &exited) && len(exited.Stderr) > 0:
+				err = fmt.Errorf("%w: %s", err, text.OneLine(string(exited.Stderr)))
 			}
-			return text, nil
+			return lines, err
 		}}
 }
 

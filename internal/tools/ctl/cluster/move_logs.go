@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/pause"
@@ -340,7 +341,11 @@ func (o *logMoves) request(ctx context.Context, moves []*storedLog) (refused []s
 	for _, x := range answers.Sorted() {
 		if x.Err != nil {
 			name := fmt.Sprintf("%s-%d", x.Topic, x.Partition)
-			o.out.Refused(name, "move "+name, x.Err, "the broker's log has the reason")
+			var where string // the answer has no text, and a broker logs the reasons that have no code of their own
+			if errors.Is(x.Err, kerr.KafkaStorageError) || errors.Is(x.Err, kerr.UnknownServerError) {
+				where = "the broker's log has the reason"
+			}
+			o.out.Refused(name, "move "+name, x.Err, where)
 			refused = append(refused, name)
 		}
 	}

@@ -128,6 +128,21 @@ func TestALogThatIsDeletedHasNotMoved(t *testing.T) {
 	}
 }
 
+// Only errors without a text of their own are in the broker's log.
+func TestARefusedMoveNamesTheLogThatHasTheReason(t *testing.T) {
+	for code, logged := range map[*kerr.Error]bool{
+		kerr.KafkaStorageError: true, kerr.UnknownServerError: true, kerr.LogDirNotFound: false, kerr.ClusterAuthorizationFailed: false,
+	} {
+		f, o, out := twoDirs(t)
+		f.Refuse = func(string, int32) int16 { return code.Code }
+		_, _ = o.done(t, out)
+		err := o.out.Err()
+		if !errors.Is(err, code) || strings.Contains(err.Error(), "the broker's log has the reason") != logged {
+			t.Errorf("%s: %v", code.Message, err)
+		}
+	}
+}
+
 // A log may have moved before its move is canceled. It is not copied back, and "stays" is the
 // broker's answer.
 func TestACanceledMoveReportsWhereTheLogStays(t *testing.T) {

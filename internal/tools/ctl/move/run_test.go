@@ -224,6 +224,32 @@ func TestThrottlesOutliveOtherCommandsAndNotTheMoves(t *testing.T) {
 	}
 }
 
+// Names that could not be read at the end may be left: the command fails, and its rates are gone. A
+// topic that was deleted has none.
+func TestNamesThatAreNotReadAreNoSuccess(t *testing.T) {
+	for _, code := range []*kerr.Error{kerr.UnknownServerError, kerr.UnknownTopicOrPartition} {
+		c := newCommands(t, []int32{1, 2, 3}, []int32{1, 2})
+		c.Copies = true
+		c.Hook = func(req kmsg.Request) {
+			if _, moves := req.(*kmsg.AlterPartitionAssignmentsRequest); moves {
+				c.Unread = code.Code
+			}
+			if _, asks := req.(*kmsg.MetadataRequest); asks && len(c.Partitions["t"][0].Adding) > 0 {
+				c.Partitions["t"][0].Complete()
+			}
+		}
+		_, err := c.run(t.Context(), Options{atATime: 1, throttle: 1 << 10}, set([]int32{1, 3}))
+		if gone := code == kerr.UnknownTopicOrPartition; (err == nil) != gone || !gone && !errors.Is(err, code) {
+			t.Errorf("%s: %v", code.Message, err)
+		}
+		for b := range int32(3) {
+			if got := c.Config(b+1, leaderRate) + c.Config(b+1, followerRate); got != "" {
+				t.Errorf("%s: broker %d has the rate %s after %v", code.Message, b+1, got, err)
+			}
+		}
+	}
+}
+
 // The rates that an operator has set count again at the end, on each broker its own. What another
 // command sets meanwhile stays. Rates of a run that was interrupted are not those of an operator.
 func TestTheRatesOfBeforeCountAgain(t *testing.T) {

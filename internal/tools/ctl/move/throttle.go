@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -157,21 +158,22 @@ func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	stale, moving, err := l.stale(ctx, topics)
+	stale, err := l.stale(ctx, topics)
 	if err != nil {
 		return err
 	}
-	found := len(stale) > 0
-	l.stay = l.rate > 0 && moving && (l.begun || found)
-	if !moving { // otherwise the rates are those of other moves, too
+	found := len(stale.names) > 0
+	l.stay = l.rate > 0 && stale.moves && (l.begun || found)
+	if !stale.moves { // otherwise the rates are those of other moves, too
 		if err := l.end(ctx, found); err != nil {
 			return err
 		}
 	}
 	if found {
 		_, _, err = l.unname(ctx, topics)
+		return err
 	}
-	return err
+	return stale.unread
 }
 
 // end restores the rates if the run has set any, and otherwise removes what the same command has
@@ -217,8 +219,11 @@ type names struct {
 // unname removes the names of replicas of partitions that no longer move. It reports whether there
 // were any, and whether any partition of the cluster moves.
 func (l *limit) unname(ctx context.Context, topics map[string]bool) (found, moves bool, err error) {
-	stale, moves, err := l.stale(ctx, topics)
-	for _, x := range stale {
+	stale, err := l.stale(ctx, topics)
+	if err != nil {
+		return false, false, err
+	}
+	for _, x := range stale.names {
 		if err := l.change(ctx, kadm.SubtractConfig, x.topic, x.some); err != nil {
 			return true, false, err
 		}
@@ -226,21 +231,32 @@ func (l *limit) unname(ctx context.Context, topics map[string]bool) (found, move
 			return true, false, err
 		}
 	}
-	return len(stale) > 0, moves, err
+	return len(stale.names) > 0, stale.moves, stale.unread
 }
 
-// stale returns the names of replicas of partitions that no longer move, and whether any partition
-// of the cluster moves.
-func (l *limit) stale(ctx context.Context, topics map[string]bool) (list []names, moves bool, err error) {
+// leftNames are the names of replicas of partitions that no longer move, and whether any partition
+// of the cluster moves. unread is why the names of a topic are not known; nil: they are.
+type leftNames struct {
+	names  []names
+	moves  bool
+	unread error
+}
+
+// stale returns the names that are left in the configs of topics.
+func (l *limit) stale(ctx context.Context, topics map[string]bool) (left leftNames, err error) {
 	configs, err := l.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(topics))...)
 	if err != nil {
-		return nil, false, app.Refused("read the limits of copies", app.BrokerError(err), "")
+		return left, app.Refused("read the limits of copies", app.BrokerError(err), "")
 	}
 	moving, err := app.Moves(ctx, l.adm)
 	if err != nil {
-		return nil, false, err
+		return left, err
 	}
+	left.moves = len(moving) > 0
 	for _, r := range configs {
+		if r.Err != nil && !errors.Is(r.Err, kerr.UnknownTopicOrPartition) && left.unread == nil { // a deleted topic has no names
+			left.unread = app.Refused("read the limits of copies ("+r.Name+")", r.Err, r.ErrMessage)
+		}
 		x := names{r.Name, map[string][]string{}, map[string][]string{}}
 		for _, kv := range r.Configs {
 			if kv.Key != leaderReplicas && kv.Key != followerReplicas {
@@ -260,10 +276,10 @@ func (l *limit) stale(ctx context.Context, topics map[string]bool) (list []names
 			}
 		}
 		if len(x.some)+len(x.all) > 0 {
-			list = append(list, x)
+			left.names = append(left.names, x)
 		}
 	}
-	return list, len(moving) > 0, nil
+	return left, nil
 }
 
 // change appends names of replicas to configs of a topic, or removes them or the configs.
