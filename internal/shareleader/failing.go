@@ -30,7 +30,7 @@ type failedLoad struct {
 	since, at time.Duration
 }
 
-// surveyed reports whether operators should know of a failure: most others end by themselves.
+// surveyed reports whether operators should know of a failure: most others end on their own.
 func (f *failedLoad) surveyed(now time.Duration) bool {
 	return f.why == kerr.KafkaStorageError || now-f.since >= lasting
 }

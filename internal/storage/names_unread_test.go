@@ -21,8 +21,8 @@ func unreadIDs(t *testing.T, count int) (disk *crashfs.FS, m *Manager, fault *er
 	return disk, m, fault
 }
 
-// A log is to be replaced, and the disk does not say whether the directory is the log's. Nothing of
-// it is removed, and the next attempt keeps all of it.
+// A log is to be replaced, and the disk does not return whose the directory is. Nothing of it is
+// removed, and the next attempt keeps all of it.
 func TestALogIsNotRemovedBecauseItsTopicIDCannotBeRead(t *testing.T) {
 	disk, m, fault := unreadIDs(t, 1)
 	l := m.Get(theLog)

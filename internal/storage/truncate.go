@@ -156,8 +156,12 @@ func (l *Log) planCut(x *Truncation) (*cutting, error) {
 		known = segments[:n+1] // no remaining batch needs to be read
 	}
 	var from int
-	if c.producers, from, err = l.recall(known); err != nil {
-		return nil, err
+	// A disk that never returns a snapshot must not prevent truncations: the remaining batches are
+	// read, and Complete knows the others.
+	if c.producers, from, err = l.recall(known); shortage(err) {
+		return nil, fmt.Errorf("producers of %s at %d: %w", l, end, err)
+	} else if err != nil {
+		l.dir.logOnce(l, "a truncation may miss a transaction that was open where the disk returns no producers", err)
 	}
 	if n > 0 {
 		c.size = c.keep[n-1].Size()
