@@ -222,7 +222,14 @@ func (d *dir) used() (bool, error) {
 		return false, fmt.Errorf("log directory: %w", err)
 	}
 	for _, in := range infos {
-		if in.Dir && exists(d.fs, path.Join(d.location.Path, in.Name, storage.PartitionFile)) {
+		if !in.Dir {
+			continue
+		}
+		has, err := holdsPartition(d.fs, d.path(in.Name))
+		if access(err) {
+			return false, fmt.Errorf("log directory: %w", err)
+		}
+		if has || err != nil { // it is a partition, or may be one
 			return true, nil
 		}
 	}
@@ -341,21 +348,49 @@ func (d *dir) leftovers() error {
 			if err := d.noteQuarantine(name, nil); err != nil {
 				return err
 			}
-		case !in.Dir || known[in.Name] || d.state == nil || name == d.location.JournalPath() ||
-			!exists(d.fs, path.Join(name, storage.PartitionFile)):
-		case storage.IsDeletedName(in.Name) || d.deleted(in.Name):
-			d.find(Leftover, nil, name, -1, "the directory of a deleted partition")
-		case d.isReplaced(in.Name):
-			f := d.find(PartitionStray, nil, name, -1, "the broker copies the partition from another replica")
-			f.Start = "keeps it until the copy is whole"
-		case storage.IsFutureName(in.Name):
-			d.find(PartitionStray, nil, name, -1, "a copy of a partition that was moving to this directory").Start =
-				"completes the move, or begins it again"
-		case storage.IsStrayName(in.Name):
-			d.find(PartitionStray, nil, name, -1, "an earlier start quarantined it").Start = "ignores it"
+		case !in.Dir || known[in.Name] || d.state == nil || name == d.location.JournalPath():
 		default:
-			d.find(PartitionStray, nil, name, -1, "the checkpoint does not list it")
+			if err := d.stray(in.Name); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// holdsPartition reports whether a directory in a log directory has the file of a partition. One
+// whose name is not that of a partition, such as lost+found, may refuse the answer.
+func holdsPartition(fsys vfs.FS, dir string) (bool, error) {
+	has, err := exists(fsys, path.Join(dir, storage.PartitionFile))
+	if !strings.Contains(path.Base(dir), "-") {
+		err = nil
+	}
+	return has, err
+}
+
+// stray reports a directory that the checkpoint does not list, if it is that of a partition.
+func (d *dir) stray(dir string) error {
+	name := d.path(dir)
+	has, err := holdsPartition(d.fs, name)
+	switch {
+	case access(err):
+		return fmt.Errorf("log directory: %w", err)
+	case err != nil:
+		f := d.find(Unreadable, nil, path.Join(name, storage.PartitionFile), -1, "%v", err)
+		f.Effect, f.Start = Aside, "ignores its directory, which the checkpoint does not list"
+	case !has:
+	case storage.IsDeletedName(dir) || d.deleted(dir):
+		d.find(Leftover, nil, name, -1, "the directory of a deleted partition")
+	case d.isReplaced(dir):
+		f := d.find(PartitionStray, nil, name, -1, "the broker copies the partition from another replica")
+		f.Start = "keeps it until the copy is whole"
+	case storage.IsFutureName(dir):
+		d.find(PartitionStray, nil, name, -1, "a copy of a partition that was moving to this directory").Start =
+			"completes the move, or begins it again"
+	case storage.IsStrayName(dir):
+		d.find(PartitionStray, nil, name, -1, "an earlier start quarantined it").Start = "ignores it"
+	default:
+		d.find(PartitionStray, nil, name, -1, "the checkpoint does not list it")
 	}
 	return nil
 }
