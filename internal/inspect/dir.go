@@ -30,10 +30,12 @@ type dir struct {
 	out      Directory
 	findings []Finding
 
-	state *checkpoint.State // nil: there is no usable checkpoint
-	clean bool
-	logs  []*log
-	byID  map[storage.ID]*log
+	state  *checkpoint.State // nil: there is no usable checkpoint
+	unread error             // why there is none, although the files may be whole
+	begun  bool              // it has an identity
+	clean  bool
+	logs   []*log
+	byID   map[storage.ID]*log
 	// orphans are findings about quarantined frames of logs that the checkpoint does not list, and
 	// their frames.
 	orphans []orphan
@@ -128,10 +130,11 @@ func (d *dir) identities() error {
 			return fmt.Errorf("log directory %s: %w", d.location.Path, e)
 		}
 	}
+	d.begun = !failed(err) && !errors.Is(err, fs.ErrNotExist)
 	for _, e := range []error{err, jerr, serr} {
 		if errors.Is(e, statefile.ErrNewer) || errors.Is(e, statelog.ErrNewerFormat) {
 			d.find(FormatNewer, nil, d.location.Path, -1, "%v", e)
-			d.state = nil
+			d.state, d.unread = nil, e
 			return nil
 		}
 	}
@@ -141,8 +144,15 @@ func (d *dir) identities() error {
 	}
 	used = used || !errors.Is(cerr, fs.ErrNotExist)
 	d.out.Used = used || serr == nil
-	if errors.Is(serr, fs.ErrNotExist) && !used {
-		return nil // there was no first start, or it was not completed
+	if errors.Is(serr, fs.ErrNotExist) && !used { // there was no first start, or it was not completed
+		if failed(err) {
+			d.find(Unreadable, nil, d.path(storage.IdentityFile), -1, "%v", err).Effect = Refuses
+		}
+		if failed(jerr) {
+			name := path.Join(d.location.JournalPath(), storage.JournalIdentityFile)
+			d.find(Unreadable, nil, name, -1, "%v", jerr).Effect = Refuses
+		}
+		return nil
 	}
 	d.checkpoint(serr, theirState, cerr)
 	d.checkIdentity(own, err, theirs, jerr)
@@ -167,10 +177,14 @@ func (d *dir) checkpoint(serr error, theirs *checkpoint.State, cerr error) {
 	case gone(serr):
 		kind = CheckpointMissing
 	case !errors.Is(serr, statelog.ErrDamaged):
+		d.unread = serr
 		d.find(Unreadable, nil, name, pos, "%s", detail).Effect = Refuses
 		return
 	}
 	if cerr != nil {
+		if !gone(cerr) && !errors.Is(cerr, statelog.ErrDamaged) {
+			d.unread = cerr
+		}
 		f := d.find(kind, nil, name, pos, "%s; its copy cannot be used either: %v", detail, cerr)
 		f.Repair, f.Restore = "", oneBackup
 		return
@@ -193,6 +207,11 @@ func locate(err error, dir string) (file string, pos int64, detail string) {
 		return dir, -1, "it is missing"
 	}
 	return dir, -1, fmt.Sprint(err)
+}
+
+// failed reports whether the system failed to read a file with an identity, which may be whole.
+func failed(err error) bool {
+	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, statefile.ErrCorrupt) && !errors.Is(err, statefile.ErrNewer)
 }
 
 // gone reports whether an error says that a checkpoint or one of its files is missing.
