@@ -244,7 +244,7 @@ func (d *dir) used() (bool, error) {
 		if !in.Dir {
 			continue
 		}
-		has, err := holdsPartition(d.fs, d.path(in.Name))
+		has, err := storage.HoldsPartition(d.fs, d.path(in.Name))
 		if access(err) {
 			return false, fmt.Errorf("log directory: %w", err)
 		}
@@ -377,20 +377,10 @@ func (d *dir) leftovers() error {
 	return nil
 }
 
-// holdsPartition reports whether a directory in a log directory has the file of a partition. One
-// whose name is not that of a partition, such as lost+found, may refuse the answer.
-func holdsPartition(fsys vfs.FS, dir string) (bool, error) {
-	has, err := exists(fsys, path.Join(dir, storage.PartitionFile))
-	if !strings.Contains(path.Base(dir), "-") {
-		err = nil
-	}
-	return has, err
-}
-
 // stray reports a directory that the checkpoint does not list, if it is that of a partition.
 func (d *dir) stray(dir string) error {
 	name := d.path(dir)
-	has, err := holdsPartition(d.fs, name)
+	has, err := storage.HoldsPartition(d.fs, name)
 	switch {
 	case access(err):
 		return fmt.Errorf("log directory: %w", err)

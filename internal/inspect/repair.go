@@ -68,7 +68,7 @@ func (r *Repair) syncNames() error {
 			if !in.Dir {
 				continue
 			}
-			switch has, err := holdsPartition(r.opt.FS, own(in.Name)); {
+			switch has, err := storage.HoldsPartition(r.opt.FS, own(in.Name)); {
 			case has:
 				dirs = append(dirs, own(in.Name))
 			case err != nil:

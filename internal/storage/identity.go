@@ -173,8 +173,14 @@ func (d *Dir) refuseForeignFiles() error {
 		return fmt.Errorf("log directory: %w", err)
 	}
 	for _, in := range infos {
-		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile))
-		if in.Name == "meta.properties" || in.Dir && err == nil {
+		holds, err := false, error(nil)
+		if in.Dir {
+			holds, err = HoldsPartition(d.opt.FS, path.Join(d.path, in.Name))
+		}
+		if err != nil {
+			return fmt.Errorf("log directory: %w", err)
+		}
+		if in.Name == "meta.properties" || holds {
 			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; "+
 				"if the checkpoint is lost, %s; otherwise use an empty directory",
 				d.path, in.Name, d.remedy("restores it"))
