@@ -30,7 +30,7 @@ func (d *Dirs) FindHung(ctx context.Context, patience time.Duration, waits func(
 		silent[i] = true
 		go func() { // it outlives the start if the disk hangs
 			_ = storage.Peek(d.fs, p) // the next step reports the error
-			storage.Used(d.fs, p)
+			_, _ = storage.Used(d.fs, p)
 			answers <- i
 		}()
 	}

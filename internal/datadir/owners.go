@@ -1,11 +1,13 @@
 package datadir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
+	"syscall"
 
 	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -54,7 +56,8 @@ func readOwners(fsys vfs.FS, all []storage.Location) (o owners, err error) {
 	from := ""
 	for _, p := range all {
 		s, err := checkpoint.Read(fsys, path.Join(p.Path, storage.CheckpointDir))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the broker can serve without it
+		// The broker can serve without it. A file in its place holds no logs, and no start accepts it.
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			o.unread = errors.Join(o.unread, fmt.Errorf("log directory %s: %w", p.Path, err))
 		}
 		if err != nil || s == nil {
@@ -82,8 +85,7 @@ func (d *Dirs) CheckOwners() error {
 	o, dir := d.owners, d.Metadata()
 	switch linked := d.linked; {
 	case linked && o.unread != nil:
-		return exit.With(exit.Data, fmt.Errorf("%w; %s has no metadata, so those of this directory may be lost: "+
-			"make it readable, or give this broker another one", o.unread, dir))
+		return d.refuseUnread(o.unread)
 	case !linked && o.cluster != "":
 		return exit.With(exit.Data, fmt.Errorf("the log directories of this broker hold records of the cluster %s, and %s %w; "+
 			"set cluster.name and cluster.seeds, or use empty log directories", o.cluster, dir, errNoMetadata))
@@ -96,13 +98,24 @@ func (d *Dirs) CheckOwners() error {
 	return nil
 }
 
-// requireMetadata rejects log directories that hold partitions if the metadata that describes them
-// is missing: all their topics would be gone, and a new topic of the same name would be a different
-// one.
+// refuseUnread rejects log directories that may hold partitions, if there is no metadata.
+func (d *Dirs) refuseUnread(err error) error {
+	return exit.With(exit.Data, fmt.Errorf("%w; %s has no metadata, so those of this directory may be lost: "+
+		"make it readable, or give this broker another one", err, d.Metadata()))
+}
+
+// requireMetadata rejects log directories that hold partitions, or may hold some, if the metadata
+// that describes them is missing: all their topics would be gone, and a new topic of the same name
+// would be a different one.
 func (d *Dirs) requireMetadata() error {
-	all := d.Answering()
+	all, unread := d.Answering(), d.owners.unread
 	for _, loc := range all {
-		if storage.Used(d.fs, loc) {
+		used, err := storage.Used(d.fs, loc)
+		if err != nil { // another directory may have been used for certain, which says more
+			unread = cmp.Or(unread, fmt.Errorf("log directory %s: %w", loc.Path, err))
+			continue
+		}
+		if used {
 			lock, err := d.fs.Lock(path.Join(loc.Path, storage.LockFile), Holder())
 			if err != nil { // the broker that holds the lock also has the metadata
 				return d.Errors(&storage.DirError{Path: loc.Path, Journal: loc.Journal, Err: err})
@@ -112,6 +125,9 @@ func (d *Dirs) requireMetadata() error {
 				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
 				d.data, loc.Path, d.Metadata(), errNoMetadata, d.repair(all, "--dry-run")))
 		}
+	}
+	if unread != nil {
+		return d.refuseUnread(unread)
 	}
 	return nil
 }

@@ -234,6 +234,34 @@ func TestATopicIDThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A first start may have stopped before its checkpoint. That it did is not known of a directory whose
+// identity cannot be read.
+func TestIdentitiesThatCannotBeReadRefuseAStart(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{root + "/chronik.dir", root + "/journal/chronik.journal"} {
+		s := &site{TB: t, fs: crashfs.New(1)}
+		s.must(open(t, s.fs).Close())
+		for _, name := range []string{"checkpoint", "checkpoint.copy"} {
+			s.remove(name)
+		}
+		infos, err := s.fs.List(root + "/journal")
+		s.must(err)
+		for _, in := range infos {
+			if path.Ext(in.Name) == ".journal" && in.Name != "chronik.journal" {
+				s.remove("journal/" + in.Name)
+			}
+		}
+		if r := verify(t, s.fs); len(r.Findings) > 0 {
+			t.Errorf("without a fault: %+v", r.Findings)
+		}
+		faulty := errfs.New(s.fs)
+		faulty.Add(errfs.Rule{Ops: errfs.Open, Path: file, Err: syscall.EIO})
+		if r := verify(t, faulty); len(r.Findings) != 1 || r.Findings[0].Kind != inspect.Unreadable || r.Findings[0].File != file || !r.Refused() {
+			t.Errorf("%s: %+v", file, r.Findings)
+		}
+	}
+}
+
 // A directory in use is neither verified nor repaired, and no broker starts in a directory that is
 // being verified.
 func TestInUse(t *testing.T) {
@@ -348,6 +376,17 @@ func TestTheMetadataOfAMemberIsChecked(t *testing.T) {
 		t.Errorf("a member that is older than its copy: %+v, plan %+v", r.Findings, r.Plan())
 	}
 	s.must(s.fs.RemoveAll(from))
+	for _, ops := range []errfs.Op{errfs.List, errfs.Open, errfs.Read} { // what may be whole is not given up
+		faulty := errfs.New(s.fs)
+		faulty.Add(errfs.Rule{Ops: ops, Path: data + "/metadata", Err: syscall.EIO})
+		faulty.Add(errfs.Rule{Ops: ops, Path: data + "/metadata/*", Err: syscall.EIO})
+		r, err = found(t, faulty)
+		s.must(err)
+		if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.Unreadable || !r.Refused() || len(r.Plan().Acts) != 0 ||
+			strings.Contains(r.Findings[0].Restore, "metadata.away") {
+			t.Errorf("a disk that fails to %v: %+v, plan %+v", ops, r.Findings, r.Plan())
+		}
+	}
 	infos, err := s.fs.List(data + "/metadata")
 	s.must(err)
 	for _, in := range infos {

@@ -30,10 +30,12 @@ type dir struct {
 	out      Directory
 	findings []Finding
 
-	state *checkpoint.State // nil: there is no usable checkpoint
-	clean bool
-	logs  []*log
-	byID  map[storage.ID]*log
+	state  *checkpoint.State // nil: there is no usable checkpoint
+	unread error             // why there is none, although the files may be whole
+	begun  bool              // it has an identity
+	clean  bool
+	logs   []*log
+	byID   map[storage.ID]*log
 	// orphans are findings about quarantined frames of logs that the checkpoint does not list, and
 	// their frames.
 	orphans []orphan
@@ -128,10 +130,11 @@ func (d *dir) identities() error {
 			return fmt.Errorf("log directory %s: %w", d.location.Path, e)
 		}
 	}
+	d.begun = !failed(err) && !errors.Is(err, fs.ErrNotExist)
 	for _, e := range []error{err, jerr, serr} {
 		if errors.Is(e, statefile.ErrNewer) || errors.Is(e, statelog.ErrNewerFormat) {
 			d.find(FormatNewer, nil, d.location.Path, -1, "%v", e)
-			d.state = nil
+			d.state, d.unread = nil, e
 			return nil
 		}
 	}
@@ -141,8 +144,15 @@ func (d *dir) identities() error {
 	}
 	used = used || !errors.Is(cerr, fs.ErrNotExist)
 	d.out.Used = used || serr == nil
-	if errors.Is(serr, fs.ErrNotExist) && !used {
-		return nil // there was no first start, or it was not completed
+	if errors.Is(serr, fs.ErrNotExist) && !used { // there was no first start, or it was not completed
+		if failed(err) {
+			d.find(Unreadable, nil, d.path(storage.IdentityFile), -1, "%v", err).Effect = Refuses
+		}
+		if failed(jerr) {
+			name := path.Join(d.location.JournalPath(), storage.JournalIdentityFile)
+			d.find(Unreadable, nil, name, -1, "%v", jerr).Effect = Refuses
+		}
+		return nil
 	}
 	d.checkpoint(serr, theirState, cerr)
 	d.checkIdentity(own, err, theirs, jerr)
@@ -167,10 +177,14 @@ func (d *dir) checkpoint(serr error, theirs *checkpoint.State, cerr error) {
 	case gone(serr):
 		kind = CheckpointMissing
 	case !errors.Is(serr, statelog.ErrDamaged):
+		d.unread = serr
 		d.find(Unreadable, nil, name, pos, "%s", detail).Effect = Refuses
 		return
 	}
 	if cerr != nil {
+		if !gone(cerr) && !errors.Is(cerr, statelog.ErrDamaged) {
+			d.unread = cerr
+		}
 		f := d.find(kind, nil, name, pos, "%s; its copy cannot be used either: %v", detail, cerr)
 		f.Repair, f.Restore = "", oneBackup
 		return
@@ -193,6 +207,11 @@ func locate(err error, dir string) (file string, pos int64, detail string) {
 		return dir, -1, "it is missing"
 	}
 	return dir, -1, fmt.Sprint(err)
+}
+
+// failed reports whether the system failed to read a file with an identity, which may be whole.
+func failed(err error) bool {
+	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, statefile.ErrCorrupt) && !errors.Is(err, statefile.ErrNewer)
 }
 
 // gone reports whether an error says that a checkpoint or one of its files is missing.
@@ -222,7 +241,14 @@ func (d *dir) used() (bool, error) {
 		return false, fmt.Errorf("log directory: %w", err)
 	}
 	for _, in := range infos {
-		if in.Dir && exists(d.fs, path.Join(d.location.Path, in.Name, storage.PartitionFile)) {
+		if !in.Dir {
+			continue
+		}
+		has, err := storage.HoldsPartition(d.fs, d.path(in.Name))
+		if access(err) {
+			return false, fmt.Errorf("log directory: %w", err)
+		}
+		if has || err != nil { // it is a partition, or may be one
 			return true, nil
 		}
 	}
@@ -341,21 +367,39 @@ func (d *dir) leftovers() error {
 			if err := d.noteQuarantine(name, nil); err != nil {
 				return err
 			}
-		case !in.Dir || known[in.Name] || d.state == nil || name == d.location.JournalPath() ||
-			!exists(d.fs, path.Join(name, storage.PartitionFile)):
-		case storage.IsDeletedName(in.Name) || d.deleted(in.Name):
-			d.find(Leftover, nil, name, -1, "the directory of a deleted partition")
-		case d.isReplaced(in.Name):
-			f := d.find(PartitionStray, nil, name, -1, "the broker copies the partition from another replica")
-			f.Start = "keeps it until the copy is whole"
-		case storage.IsFutureName(in.Name):
-			d.find(PartitionStray, nil, name, -1, "a copy of a partition that was moving to this directory").Start =
-				"completes the move, or begins it again"
-		case storage.IsStrayName(in.Name):
-			d.find(PartitionStray, nil, name, -1, "an earlier start quarantined it").Start = "ignores it"
+		case !in.Dir || known[in.Name] || d.state == nil || name == d.location.JournalPath():
 		default:
-			d.find(PartitionStray, nil, name, -1, "the checkpoint does not list it")
+			if err := d.stray(in.Name); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// stray reports a directory that the checkpoint does not list, if it is that of a partition.
+func (d *dir) stray(dir string) error {
+	name := d.path(dir)
+	has, err := storage.HoldsPartition(d.fs, name)
+	switch {
+	case access(err):
+		return fmt.Errorf("log directory: %w", err)
+	case err != nil:
+		f := d.find(Unreadable, nil, path.Join(name, storage.PartitionFile), -1, "%v", err)
+		f.Effect, f.Start = Aside, "ignores its directory, which the checkpoint does not list"
+	case !has:
+	case storage.IsDeletedName(dir) || d.deleted(dir):
+		d.find(Leftover, nil, name, -1, "the directory of a deleted partition")
+	case d.isReplaced(dir):
+		f := d.find(PartitionStray, nil, name, -1, "the broker copies the partition from another replica")
+		f.Start = "keeps it until the copy is whole"
+	case storage.IsFutureName(dir):
+		d.find(PartitionStray, nil, name, -1, "a copy of a partition that was moving to this directory").Start =
+			"completes the move, or begins it again"
+	case storage.IsStrayName(dir):
+		d.find(PartitionStray, nil, name, -1, "an earlier start quarantined it").Start = "ignores it"
+	default:
+		d.find(PartitionStray, nil, name, -1, "the checkpoint does not list it")
 	}
 	return nil
 }

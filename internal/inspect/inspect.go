@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -56,16 +57,21 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 			return o, fmt.Errorf("data directory: %w", err)
 		}
 		logs := path.Join(dir, logsDir)
-		// A directory that holds logs is a data directory, even if its metadata is lost.
-		isData := exists(fsys, path.Join(dir, metadataDir)) || isLogDir(fsys, logs)
-		if isData {
-			o.Data = append(o.Data, dir)
-		}
-		found := isData
+		isData, err := exists(fsys, path.Join(dir, metadataDir))
+		found := false
 		for _, at := range []string{dir, logs} {
-			if isLogDir(fsys, at) {
+			switch is, err := isLogDir(fsys, at); {
+			case err != nil:
+				return o, fmt.Errorf("data directory: %w", err)
+			case is:
 				o.Locations, found = append(o.Locations, storage.Location{Path: at}), true
+				isData = isData || at == logs // even if its metadata is lost
 			}
+		}
+		if isData {
+			o.Data, found = append(o.Data, dir), true
+		} else if err != nil {
+			return o, fmt.Errorf("data directory: %w", err)
 		}
 		if !found && !slices.ContainsFunc(names, func(in vfs.Info) bool { return in.Dir }) {
 			empty = append(empty, dir)
@@ -97,14 +103,28 @@ const (
 	logsDir     = "logs"
 )
 
-func isLogDir(fsys vfs.FS, dir string) bool {
-	return slices.ContainsFunc([]string{storage.IdentityFile, storage.CheckpointDir, "journal"},
-		func(name string) bool { return exists(fsys, path.Join(dir, name)) })
+// isLogDir reports whether a directory has one of the names of a log directory. One that cannot be
+// read is an error unless another one is found.
+func isLogDir(fsys vfs.FS, dir string) (bool, error) {
+	var failed error
+	for _, name := range []string{storage.IdentityFile, storage.CheckpointDir, "journal"} {
+		has, err := exists(fsys, path.Join(dir, name))
+		if has {
+			return true, nil
+		}
+		failed = cmp.Or(failed, err)
+	}
+	return false, failed
 }
 
-func exists(fsys vfs.FS, name string) bool {
+// exists reports whether a name exists. With any other error of the system that is unknown: what
+// would follow from a missing file must not follow from a disk that fails.
+func exists(fsys vfs.FS, name string) (bool, error) {
 	_, err := fsys.Stat(name)
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Verify checks everything and changes nothing. It locks the directories, so that no broker can

@@ -201,9 +201,18 @@ func (l *log) unreadable(name string, err error) error {
 func (l *log) list() error {
 	d := l.dir
 	infos, err := d.fs.List(l.path)
-	if copied := d.path(storage.FutureName(l.st.ID)); errors.Is(err, fs.ErrNotExist) && exists(d.fs, path.Join(copied, storage.MoveFile)) {
-		l.path = copied // a crash in the last step of a move to this directory, which the start completes
-		infos, err = d.fs.List(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		copied := d.path(storage.FutureName(l.st.ID))
+		mark := path.Join(copied, storage.MoveFile)
+		moved, failed := exists(d.fs, mark)
+		if failed != nil { // the segments may be there
+			l.unlistable = true
+			return l.unreadable(mark, failed)
+		}
+		if moved {
+			l.path = copied // a crash in the last step of a move to this directory, which the start completes
+			infos, err = d.fs.List(l.path)
+		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		l.absent = true

@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -42,7 +43,7 @@ func (r *Inspection) metadata(opt Options) error {
 		case err != nil:
 			r.find(Unreadable, at, at, -1, err.Error()).Effect = Refuses
 		case len(c.Keys) == 0: // also those of a first start that was interrupted
-			if f := r.unused(opt.FS, at); f != nil {
+			if f := r.unused(at); f != nil {
 				r.lost(opt, at, &c, f)
 			}
 		default:
@@ -106,8 +107,8 @@ func (r *Inspection) member(opt Options, at string, m *raftstore.Content, err er
 	case errors.As(err, &damage):
 		r.find(MemberDamaged, at, damage.File, int64(damage.Offset), damage.What).Restore = rejoin(opt.FS, at)
 		return nil
-	case err != nil:
-		r.find(MemberDamaged, at, at, -1, err.Error()).Restore = rejoin(opt.FS, at)
+	case err != nil: // the disk fails, and what it holds may be whole
+		r.find(Unreadable, at, at, -1, err.Error()).Effect = Refuses
 		return nil
 	case !m.Used || m.Last == 0: // a start without metadata makes a member that has none
 		f := r.find(MemberMissing, at, at, -1, "no metadata of the cluster are there")
@@ -139,11 +140,15 @@ func rejoin(fsys vfs.FS, at string) string { return health.Rejoin(at, vfs.FreeNa
 // lost plans a rebuild of metadata that f reports as lost; c is the part of it that can be read.
 func (r *Inspection) lost(opt Options, at string, c *copies.Content, f *Finding) {
 	b, err := r.rebuild(opt, at, c)
-	if err != nil {
+	switch {
+	case errors.Is(err, statelog.ErrNewerFormat), errors.Is(err, statefile.ErrNewer), errors.Is(err, metadata.ErrNewerVersion):
 		f.Repair, f.Restore = "", fmt.Sprintf("use the version of chronik that wrote it: %v", err)
 		return
-	}
-	if b == nil {
+	case err != nil:
+		f.Repair = ""
+		f.Restore = fmt.Sprintf("make readable what the repair needs, or move it away if it is lost, and repair then: %v", err)
+		return
+	case b == nil:
 		f.Repair, f.Restore = "", "repair the checkpoints of the log directories first, or "+oneBackup
 		return
 	}
@@ -167,10 +172,10 @@ func (r *Inspection) newerCopy(opt Options, c *copies.Content) string {
 }
 
 // unused reports missing metadata if a log directory was used: no start creates new metadata for
-// it.
-func (r *Inspection) unused(fsys vfs.FS, at string) *Finding {
+// it. Of a directory whose identity cannot be read there is another finding.
+func (r *Inspection) unused(at string) *Finding {
 	for _, d := range r.dirs {
-		if d.out.Used || storage.Used(fsys, d.location) {
+		if d.out.Used || d.begun {
 			return r.find(MetadataMissing, at, at, -1, "there is no snapshot, but "+d.location.Path+" has been used")
 		}
 	}

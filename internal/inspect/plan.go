@@ -222,10 +222,11 @@ func (l *log) acts() []Act {
 	return list
 }
 
-// segmentFiles returns the existing files of a segment.
+// segmentFiles returns the existing files of a segment, and those of which that is unknown.
 func (l *log) segmentFiles(base int64) (names []string) {
 	for _, suffix := range segment.Suffixes() {
-		if name := path.Join(l.path, segment.Name(base)+suffix); exists(l.dir.fs, name) {
+		name := path.Join(l.path, segment.Name(base)+suffix)
+		if has, err := exists(l.dir.fs, name); has || err != nil { // the backup returns the error before anything is changed
 			names = append(names, name)
 		}
 	}

@@ -61,10 +61,16 @@ type base struct {
 }
 
 // rebuild plans the repair of the metadata in a directory; content is the part of it that can be
-// read. It returns nil if it would need logs that could not be read, or if the result is
-// inconsistent. An error means that a newer version of chronik wrote the metadata or a copy of it.
+// read. It returns nil if it would need logs whose checkpoint is lost, or if the result is
+// inconsistent. An error means that a newer version of chronik wrote the metadata, a copy of it or
+// a log directory, or that the system failed to read one of them, which may be whole.
 func (r *Inspection) rebuild(opt Options, at string, content *copies.Content) (*rebuild, error) {
 	b := &rebuild{at: at, keys: map[string]metadata.KV{}}
+	for _, d := range r.dirs { // its topics, epochs and producer ids are unknown
+		if d.unread != nil {
+			return nil, fmt.Errorf("log directory %s: %w", d.location.Path, d.unread)
+		}
+	}
 	best, newest, err := r.bestBase(opt, at, content)
 	if err != nil {
 		return nil, err
@@ -103,13 +109,13 @@ func (b *rebuild) sorted() []metadata.KV {
 // bestBase returns the copy or the readable rest with the highest revision that belongs to these
 // log directories and to the cluster of the rest, if that is known. best is nil if there is none.
 // newest is the highest revision of all of them: startup refuses metadata that is behind one of its
-// copies. If a newer version of chronik wrote one of them, bestBase returns an error: a repair by
-// this version would lose its contents.
+// copies. If a newer version of chronik wrote one of them, or the system fails to read it, bestBase
+// returns an error: a repair would lose its contents.
 func (r *Inspection) bestBase(opt Options, at string, content *copies.Content) (best *base, newest int64, err error) {
 	all := []base{}
 	consider := func(dir string, c copies.Content, err error) error {
-		if errors.Is(err, statelog.ErrNewerFormat) {
-			return err
+		if err != nil && !errors.Is(err, statelog.ErrDamaged) {
+			return fmt.Errorf("%s: %w", dir, err)
 		}
 		if err == nil && c.Used && c.SameCluster(content) {
 			all = append(all, base{from: dir, content: c, copy: true})

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -188,6 +190,42 @@ func TestNewerMetadataIsNotRebuilt(t *testing.T) {
 				t.Errorf("%s of %s: acts %+v, left %+v", name, at, p.Acts, p.Left)
 			}
 			must.OK(t, r.Close())
+		}
+	}
+}
+
+// What the system fails to read may be newer than what is left, or have topics that the rest lacks:
+// no metadata are made without it.
+func TestMetadataAreNotMadeWithoutWhatMayBeWhole(t *testing.T) {
+	t.Parallel()
+	image, _ := withTopics(t, topics...)
+	must.OK(t, image.RemoveAll(metadataAt))
+	must.OK(t, image.MkdirAll(metadataAt))
+	checkpoints := logsAt + "/" + storage.CheckpointDir
+	for name, c := range map[string]struct {
+		lost, faulty string
+	}{
+		"the copy, and there is no other":          {faulty: copies.In(logsAt)},
+		"what a repair made":                       {faulty: metadataAt + ".new"},
+		"the checkpoint of the logs":               {faulty: checkpoints},
+		"the checkpoint's copy, which must do":     {lost: checkpoints, faulty: logsAt + "/" + storage.CheckpointMirror},
+		"the same, and there is no other metadata": {lost: copies.In(logsAt), faulty: checkpoints},
+	} {
+		fsys := image.KillImage(2)
+		if c.lost != "" {
+			must.OK(t, fsys.RemoveAll(c.lost))
+		}
+		faulty := errfs.New(fsys)
+		faulty.Add(errfs.Rule{Ops: errfs.List, Path: c.faulty, Err: syscall.EIO})
+		o, err := inspect.Find(faulty, []string{data}, nil)
+		must.OK(t, err)
+		r, err := inspect.Verify(context.Background(), o)
+		must.OK(t, err)
+		said := slices.ContainsFunc(r.Plan().Left, func(f inspect.Finding) bool {
+			return f.Kind == inspect.MetadataMissing && strings.HasPrefix(f.Restore, "make readable") && strings.Contains(f.Restore, c.faulty)
+		})
+		if len(r.Plan().Acts) > 0 || !said {
+			t.Errorf("%s: acts %+v, left %+v", name, r.Plan().Acts, r.Plan().Left)
 		}
 	}
 }

@@ -65,8 +65,14 @@ func (r *Repair) syncNames() error {
 		dirs = append(dirs, p.Path, p.JournalPath(), own(storage.CheckpointDir), own(storage.CheckpointMirror))
 		infos, _ := r.opt.FS.List(p.Path) // the inspection reports a directory that cannot be listed
 		for _, in := range infos {
-			if in.Dir && exists(r.opt.FS, path.Join(own(in.Name), storage.PartitionFile)) {
+			if !in.Dir {
+				continue
+			}
+			switch has, err := storage.HoldsPartition(r.opt.FS, own(in.Name)); {
+			case has:
 				dirs = append(dirs, own(in.Name))
+			case err != nil:
+				_ = r.opt.FS.SyncDir(own(in.Name)) // the inspection reports it, and no act concerns it unless it can be read then
 			}
 		}
 	}

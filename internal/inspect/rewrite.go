@@ -82,7 +82,10 @@ func (m *apply) finish(files *segment.Files, l *log) error {
 	if l.swapWaiting { // a compaction's: it replaces other segments, too
 		replaced = l.files
 	}
-	waits := exists(m.fs, l.segmentPath(s.Swap)+segment.SwapSuffix)
+	waits, err := exists(m.fs, l.segmentPath(s.Swap)+segment.SwapSuffix)
+	if err != nil {
+		return err
+	}
 	if err := storage.FinishSwap(files, m.fs, l.path, s, waits, replaced); err != nil {
 		return err
 	}

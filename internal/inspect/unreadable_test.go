@@ -1,7 +1,10 @@
 package inspect_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"slices"
 	"syscall"
 	"testing"
@@ -18,11 +21,14 @@ import (
 func TestUnreadableIsNotMissing(t *testing.T) {
 	t.Parallel()
 	image := used(t)
+	copied := root + "/" + storage.FutureName(idOf(0))
 	for name, c := range map[string]struct {
 		do      func(*site)
 		faulty  string
+		ops     errfs.Op       // that fail; 0: open and list
 		names   []inspect.Kind // findings that may be reported
 		blocked bool
+		lost    bool // topic a is missing
 	}{
 		"a partition's directory": {
 			faulty: root + "/a-0", names: []inspect.Kind{inspect.Unreadable},
@@ -44,6 +50,24 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 				}
 			},
 			faulty: root + "/journal", names: []inspect.Kind{inspect.CheckpointMissing}, blocked: true,
+		},
+		"a partition that a move to this directory has not named yet": {
+			do:     func(s *site) { s.must(s.fs.Rename(root+"/a-0", copied)) },
+			faulty: copied + "/" + storage.MoveFile, ops: errfs.Stat, names: []inspect.Kind{inspect.PartitionStray, inspect.Unreadable},
+		},
+		"a directory that may be a partition": {
+			do:     func(s *site) { s.must(s.fs.Rename(root+"/a-0", root+"/gone-0")) },
+			faulty: root + "/gone-0/" + storage.PartitionFile, ops: errfs.Stat,
+			names: []inspect.Kind{inspect.PartitionMissing, inspect.Unreadable}, lost: true,
+		},
+		"all that shows that the directory was used": {
+			do: func(s *site) {
+				s.remove("checkpoint")
+				s.remove("checkpoint.copy")
+				s.remove("journal")
+			},
+			faulty: root + "/*-0/" + storage.PartitionFile, ops: errfs.Stat,
+			names: []inspect.Kind{inspect.CheckpointMissing, inspect.JournalMissing}, blocked: true,
 		},
 		"frames that were kept": {
 			do: func(s *site) {
@@ -68,7 +92,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 				c.do(&site{TB: t, fs: disk})
 			}
 			faulty := errfs.New(disk)
-			faulty.Add(errfs.Rule{Ops: errfs.Open | errfs.List, Path: c.faulty, Err: syscall.EIO})
+			faulty.Add(errfs.Rule{Ops: cmp.Or(c.ops, errfs.Open|errfs.List), Path: c.faulty, Err: syscall.EIO})
 			r, err := inspect.Verify(context.Background(), inspect.Options{FS: faulty, Locations: []storage.Location{location}})
 			must.OK(t, err)
 			for _, f := range r.Findings {
@@ -82,7 +106,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 			}
 			plan := r.Plan()
 			for _, a := range plan.Acts {
-				if c.blocked || a.Topic == "a" {
+				if c.blocked || a.Topic == "a" && !c.lost {
 					t.Errorf("act: %s %s, loses %v", a.What, a.Topic, a.Loses)
 				}
 			}
@@ -91,4 +115,48 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A data directory whose logs cannot be read is not one without logs: nothing is said of it. Those
+// of which only a part can be read are checked.
+func TestLogsThatCannotBeReadAreNotLeftOut(t *testing.T) {
+	t.Parallel()
+	image := dataDir(t)
+	for _, c := range []struct {
+		path   string
+		err    error
+		misses bool // the directories are not found
+	}{
+		{data + "/logs/*", fs.ErrPermission, true},
+		{data + "/logs/*", syscall.EIO, true},
+		{data + "/chronik.dir", syscall.EIO, true},
+		{data + "/logs/chronik.dir", syscall.EIO, false},
+		{data + "/logs/*", syscall.ENOTDIR, false},
+	} {
+		faulty := errfs.New(image.KillImage(3))
+		faulty.Add(errfs.Rule{Ops: errfs.Stat, Path: c.path, Err: c.err})
+		o, err := inspect.Find(faulty, []string{data}, nil)
+		if c.misses != errors.Is(err, c.err) || err != nil && !c.misses {
+			t.Errorf("%s, %v: %v", c.path, c.err, err)
+		}
+		if want := c.err != syscall.ENOTDIR; !c.misses && (len(o.Data) != 1 || (len(o.Locations) == 1) != want) {
+			t.Errorf("%s, %v: %+v", c.path, c.err, o)
+		}
+	}
+}
+
+// Other programs may have directories in a log directory that the broker cannot read.
+func TestForeignDirectoriesMayBeUnreadable(t *testing.T) {
+	t.Parallel()
+	disk := used(t)
+	must.OK(t, disk.MkdirAll(root+"/lost+found"))
+	faulty := errfs.New(disk)
+	faulty.Add(errfs.Rule{Path: root + "/lost+found/*", Err: fs.ErrPermission})
+	faulty.Add(errfs.Rule{Path: root + "/lost+found", Err: fs.ErrPermission})
+	for _, f := range verify(t, faulty).Findings {
+		if !f.Healing() {
+			t.Errorf("%s %s: %s", f.Kind, f.File, f.Detail)
+		}
+	}
+	must.OK(t, begin(t, faulty).Close())
 }

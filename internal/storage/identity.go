@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"syscall"
 
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
@@ -172,8 +173,14 @@ func (d *Dir) refuseForeignFiles() error {
 		return fmt.Errorf("log directory: %w", err)
 	}
 	for _, in := range infos {
-		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile))
-		if in.Name == "meta.properties" || in.Dir && err == nil {
+		holds, err := false, error(nil)
+		if in.Dir {
+			holds, err = HoldsPartition(d.opt.FS, path.Join(d.path, in.Name))
+		}
+		if err != nil {
+			return fmt.Errorf("log directory: %w", err)
+		}
+		if in.Name == "meta.properties" || holds {
 			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; "+
 				"if the checkpoint is lost, %s; otherwise use an empty directory",
 				d.path, in.Name, d.remedy("restores it"))
@@ -192,10 +199,14 @@ func StoppedCleanly(fsys vfs.FS, loc Location, s *checkpoint.State) (bool, error
 	return clean && err == nil, err
 }
 
-// Used reports whether a directory has been used as a log directory.
-func Used(fsys vfs.FS, loc Location) bool {
+// Used reports whether a directory has been used as a log directory. An error means that this is
+// unknown: the system fails to read the directory, or denies it.
+func Used(fsys vfs.FS, loc Location) (bool, error) {
 	_, err := fsys.Stat(path.Join(loc.Path, IdentityFile))
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Peek returns an error that names the file if a newer version of chronik wrote the log directory

@@ -2,14 +2,17 @@ package storage
 
 import (
 	"errors"
+	"io/fs"
 	"path"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -161,6 +164,25 @@ func TestADirectoryOfAnotherProgramIsLeftAsItIs(t *testing.T) {
 			t.Errorf("beside %s there are %v, %v", stranger, infos, err)
 		}
 	}
+}
+
+// A directory whose files cannot be read may be another program's: no first start writes to it. A
+// file system's own directory may deny everything.
+func TestADirectoryThatMayBeAnotherProgramsIsLeftAsItIs(t *testing.T) {
+	disk := crashfs.New(1)
+	must(t, disk.MkdirAll("/d/lost+found"))
+	must(t, disk.MkdirAll("/d/orders-0"))
+	faulty := errfs.New(disk)
+	faulty.Add(errfs.Rule{Path: "/d/lost+found/*", Err: fs.ErrPermission})
+	fault := faulty.Add(errfs.Rule{Path: "/d/orders-0/*", Err: syscall.EIO})
+	refused(t, faulty, syscall.EIO, "/d/orders-0/partition.metadata")
+	if infos, err := disk.List("/d"); err != nil || len(infos) != 2 {
+		t.Errorf("the start has written %v, %v", infos, err)
+	}
+	fault.Off()
+	d, err := openDir(faulty, "sync")
+	must(t, err)
+	must(t, d.Close())
 }
 
 func TestFault06CheckpointOfAnotherDirectoryIsRefused(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"syscall"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -95,6 +96,20 @@ const partitionText = "version: 0\ntopic_id: %s\n"
 
 func partitionMetaOf(id ID) []byte {
 	return fmt.Appendf(nil, partitionText, base64.RawURLEncoding.EncodeToString(id.Topic[:]))
+}
+
+// HoldsPartition reports whether a directory in a log directory has the file of a partition. An
+// error means that this is unknown. A directory whose name is not that of a partition, such as
+// lost+found, may refuse the answer.
+func HoldsPartition(fsys vfs.FS, dir string) (bool, error) {
+	_, err := fsys.Stat(path.Join(dir, PartitionFile))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), !strings.Contains(path.Base(dir), "-"):
+		return false, nil
+	}
+	return false, err
 }
 
 // TopicIn returns the topic id in a partition directory, zeros if it cannot be read.

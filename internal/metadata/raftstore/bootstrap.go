@@ -143,7 +143,7 @@ func Read(fsys vfs.FS, dir string) (Content, error) {
 	if !found.Used || err != nil && (found.Log == "" || !errors.Is(err, statelog.ErrDamaged)) {
 		return c, err
 	}
-	checked := l.check()
+	checked := l.check(c.Log)
 	if err == nil {
 		err = checked
 	}
@@ -154,11 +154,16 @@ func Read(fsys vfs.FS, dir string) (Content, error) {
 	return c, errors.Join(err, described)
 }
 
+// contradiction returns the damage of a log whose records match their checksums, but not each other.
+func contradiction(log, what string) error {
+	return &statelog.Damage{Name: format.Name, File: log, What: what}
+}
+
 // describe sets the content of a directory whose records are loaded.
 func (l *loader) describe(c *Content) (err error) {
 	c.Member, c.Generation = l.meta.member, l.meta.generation
 	if c.Voters, c.Learners, err = l.members(); err != nil {
-		return err
+		return contradiction(c.Log, err.Error())
 	}
 	c.Last = l.log.last()
 	if c.Term, err = l.log.Term(c.Last); err != nil {
@@ -245,7 +250,7 @@ func Recover(fsys vfs.FS, dir string, generation [16]byte,
 	if err != nil {
 		return err
 	}
-	if err = l.check(); err == nil {
+	if err = l.check(found.Log); err == nil {
 		err = l.recover(disk, found.Used, generation, change)
 	}
 	return errors.Join(err, disk.Close())
@@ -283,7 +288,7 @@ func ReadAll(fsys vfs.FS, dir string) (keys []metadata.KV, revision int64, err e
 	l := newLoader()
 	found, err := statelog.Read(fsys, dir, format, l)
 	if err == nil {
-		err = l.check()
+		err = l.check(found.Log)
 	}
 	switch {
 	case err != nil:

@@ -11,9 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	pb "go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -639,6 +641,25 @@ func TestDirectoryFromACopyEndsTheProcess(t *testing.T) {
 			t.Errorf("after its end: %v", err)
 		}
 	})
+}
+
+// Records that match their checksums, but not each other, are damage of the log, for a start as for
+// a reader.
+func TestContradictingRecordsAreDamage(t *testing.T) {
+	fsys := crashfs.New(1)
+	must.OK(t, Begin(fsys, "/m", [16]byte{1}, nil, 1))
+	disk, _, err := statelog.Open(statelog.Options{FS: fsys, Dir: "/m", Format: format, Log: zap.NewNop()}, newLoader())
+	must.OK(t, err)
+	m := meta{member: 3, index: 1, term: 1, revision: 1, conf: &pb.ConfState{Voters: []uint64{3}}}
+	must.OK(t, errors.Join(disk.Rotate(emitState(m, nil, &pb.HardState{Commit: new(uint64(9))}, nil)), disk.Close()))
+	_, readErr := Read(fsys, "/m")
+	_, openErr := Open(Options{FS: fsys, Dir: "/m", Log: zap.NewNop()})
+	for _, err := range []error{readErr, openErr} {
+		var damage *statelog.Damage
+		if !errors.As(err, &damage) || damage.File == "" || !strings.Contains(damage.What, "commit index 9") {
+			t.Errorf("found %v", err)
+		}
+	}
 }
 
 // The directory of a stopped member can be read, and a new cluster can start from its state.

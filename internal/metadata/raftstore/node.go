@@ -139,7 +139,7 @@ func openNode(opts *Options, h host, stop <-chan struct{}) (*node, error) {
 		FS: opts.FS, Dir: opts.Dir, Format: format, CompactBytes: opts.CompactBytes, Log: opts.Log,
 	}, l)
 	if err == nil {
-		err = l.check()
+		err = l.check(content.Log)
 	}
 	if err != nil {
 		return nil, err

@@ -163,10 +163,9 @@ func (l *loader) load(kind byte, p []byte) (err error) {
 }
 
 // check reports contradictions between the records.
-func (l *loader) check() error {
+func (l *loader) check(log string) error {
 	if h := l.log.hard; h.GetCommit() > l.log.last() || h != nil && h.GetCommit() < l.log.base {
-		return fmt.Errorf("%s is damaged: commit index %d, the log has entries %d to %d",
-			format.Name, h.GetCommit(), l.log.base+1, l.log.last())
+		return contradiction(log, fmt.Sprintf("commit index %d, the log has entries %d to %d", h.GetCommit(), l.log.base+1, l.log.last()))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -99,11 +100,20 @@ func (w *dirFlags) options(cmd *cobra.Command) (inspect.Options, error) {
 		return o, denied(err)
 	case errors.Is(err, inspect.ErrNotData):
 		return o, app.Usage("--dir %w; give chronikd's data.dir or one of its log.dirs", err)
+	case failed(err):
+		return o, fmt.Errorf("--dir: %w", err)
 	case err != nil:
 		return o, app.Usage("--dir: %w; give chronikd's data.dir or one of its log.dirs", err)
 	}
 	o.Node = w.node
 	return o, nil
+}
+
+// failed reports whether the system failed to say what a directory holds: another name would not
+// help.
+func failed(err error) bool {
+	var of syscall.Errno
+	return errors.As(err, &of) && of != syscall.ENOENT && of != syscall.ENOTDIR
 }
 
 // configured returns the directories in a broker's configuration file.
