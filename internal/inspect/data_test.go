@@ -216,8 +216,8 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A first start may have stopped before its checkpoint. That it did is not known of a directory whose
-// identity cannot be read.
+// A first start may have stopped before its checkpoint. That it did is not known of a directory
+// whose identity cannot be read.
 func TestIdentitiesThatCannotBeReadRefuseAStart(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{root + "/chronik.dir", root + "/journal/chronik.journal"} {
@@ -238,7 +238,8 @@ func TestIdentitiesThatCannotBeReadRefuseAStart(t *testing.T) {
 		}
 		faulty := errfs.New(s.fs)
 		faulty.Add(errfs.Rule{Ops: errfs.Open, Path: file, Err: syscall.EIO})
-		if r := verify(t, faulty); len(r.Findings) != 1 || r.Findings[0].Kind != inspect.Unreadable || r.Findings[0].File != file || !r.Refused() {
+		r := verify(t, faulty)
+		if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.Unreadable || r.Findings[0].File != file || !r.Refused() {
 			t.Errorf("%s: %+v", file, r.Findings)
 		}
 	}
