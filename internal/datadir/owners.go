@@ -56,7 +56,7 @@ func readOwners(fsys vfs.FS, all []storage.Location) (o owners, err error) {
 	from := ""
 	for _, p := range all {
 		s, err := checkpoint.Read(fsys, path.Join(p.Path, storage.CheckpointDir))
-		// The broker can serve without it. A file in its place holds no logs, and no start accepts it.
+		// The broker can serve without it. A file in its place has no logs, and no start takes it.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			o.unread = errors.Join(o.unread, fmt.Errorf("log directory %s: %w", p.Path, err))
 		}

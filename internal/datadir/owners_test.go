@@ -21,15 +21,17 @@ func TestNoMetadataBeginNextToLogsThatCannotBeRead(t *testing.T) {
 		rule errfs.Rule
 		lost string // a file that is missing in addition
 	}{
-		"denied":                          {rule: errfs.Rule{Ops: errfs.Any &^ errfs.Lock, Path: "/one/*", Err: fs.ErrPermission}},
-		"the whole disk":                  {rule: errfs.Rule{Path: "/one/*", Err: syscall.EIO}},
-		"its names":                       {rule: errfs.Rule{Ops: errfs.Stat, Path: "/one/*", Err: syscall.EIO}},
-		"the checkpoint, and no identity": {rule: errfs.Rule{Ops: errfs.List, Path: "/one/checkpoint", Err: syscall.EIO}, lost: "/one/chronik.dir"},
+		"denied":         {rule: errfs.Rule{Ops: errfs.Any &^ errfs.Lock, Path: "/one/*", Err: fs.ErrPermission}},
+		"the whole disk": {rule: errfs.Rule{Path: "/one/*", Err: syscall.EIO}},
+		"its names":      {rule: errfs.Rule{Ops: errfs.Stat, Path: "/one/*", Err: syscall.EIO}},
+		"the checkpoint, and no identity": {rule: errfs.Rule{Ops: errfs.List, Path: "/one/checkpoint", Err: syscall.EIO},
+			lost: "/one/chronik.dir"},
 	} {
 		for _, dirs := range [][]string{{"/one"}, {"/two", "/one"}} {
 			disk := crashfs.New(1)
 			must.OK(t, disk.MkdirAll("/data"))
-			d, err := storage.OpenDir(storage.Location{Path: "/one"}, storage.Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 4 << 20})
+			d, err := storage.OpenDir(storage.Location{Path: "/one"},
+				storage.Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 4 << 20})
 			must.OK(t, err)
 			must.OK(t, d.Close())
 			if err := dirsOf(disk, dirs...).CheckFormats(); !errors.Is(err, errNoMetadata) {

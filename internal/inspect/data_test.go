@@ -217,6 +217,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
+<<<<<<< HEAD
 // The file with the topic id of a partition can't be read. It is written again, because the broker
 // deletes no partition whose directory it does not know to be the partition's.
 func TestATopicIDThatCannotBeRead(t *testing.T) {
@@ -236,6 +237,10 @@ func TestATopicIDThatCannotBeRead(t *testing.T) {
 
 // A first start may have stopped before its checkpoint. That it did is not known of a directory whose
 // identity cannot be read.
+=======
+// A first start may have stopped before its checkpoint. That it did is not known of a directory
+// whose identity cannot be read.
+>>>>>>> 0ed5ca6f737576cd813dbed76d814051ad4f3687
 func TestIdentitiesThatCannotBeReadRefuseAStart(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{root + "/chronik.dir", root + "/journal/chronik.journal"} {
@@ -256,7 +261,8 @@ func TestIdentitiesThatCannotBeReadRefuseAStart(t *testing.T) {
 		}
 		faulty := errfs.New(s.fs)
 		faulty.Add(errfs.Rule{Ops: errfs.Open, Path: file, Err: syscall.EIO})
-		if r := verify(t, faulty); len(r.Findings) != 1 || r.Findings[0].Kind != inspect.Unreadable || r.Findings[0].File != file || !r.Refused() {
+		r := verify(t, faulty)
+		if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.Unreadable || r.Findings[0].File != file || !r.Refused() {
 			t.Errorf("%s: %+v", file, r.Findings)
 		}
 	}

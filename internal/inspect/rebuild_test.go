@@ -222,7 +222,8 @@ func TestMetadataAreNotMadeWithoutWhatMayBeWhole(t *testing.T) {
 		r, err := inspect.Verify(context.Background(), o)
 		must.OK(t, err)
 		said := slices.ContainsFunc(r.Plan().Left, func(f inspect.Finding) bool {
-			return f.Kind == inspect.MetadataMissing && strings.HasPrefix(f.Restore, "make readable") && strings.Contains(f.Restore, c.faulty)
+			return f.Kind == inspect.MetadataMissing && strings.HasPrefix(f.Restore, "make readable") &&
+				strings.Contains(f.Restore, c.faulty)
 		})
 		if len(r.Plan().Acts) > 0 || !said {
 			t.Errorf("%s: acts %+v, left %+v", name, r.Plan().Acts, r.Plan().Left)

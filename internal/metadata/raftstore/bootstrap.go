@@ -154,7 +154,8 @@ func Read(fsys vfs.FS, dir string) (Content, error) {
 	return c, errors.Join(err, described)
 }
 
-// contradiction returns the damage of a log whose records match their checksums, but not each other.
+// contradiction returns the damage of a log whose records match their checksums, but not each
+// other.
 func contradiction(log, what string) error {
 	return &statelog.Damage{Name: format.Name, File: log, What: what}
 }
