@@ -217,7 +217,6 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-<<<<<<< HEAD
 // The file with the topic id of a partition can't be read. It is written again, because the broker
 // deletes no partition whose directory it does not know to be the partition's.
 func TestATopicIDThatCannotBeRead(t *testing.T) {
@@ -235,12 +234,8 @@ func TestATopicIDThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A first start may have stopped before its checkpoint. That it did is not known of a directory whose
-// identity cannot be read.
-=======
 // A first start may have stopped before its checkpoint. That it did is not known of a directory
 // whose identity cannot be read.
->>>>>>> 0ed5ca6f737576cd813dbed76d814051ad4f3687
 func TestIdentitiesThatCannotBeReadRefuseAStart(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{root + "/chronik.dir", root + "/journal/chronik.journal"} {
