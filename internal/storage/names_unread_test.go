@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"path"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -72,6 +73,26 @@ func TestADeletionWhoseTopicIDCannotBeReadIsTriedAgain(t *testing.T) {
 		if names := namesIn(t, disk, l.dir.path, "-"); names != "" || m.Get(theLog) != nil || fault.Hits() != count {
 			t.Errorf("%s: left are %s, after %d faults", what, names, fault.Hits())
 		}
+	}
+}
+
+// A disk that never returns whose directory it is does not prevent another log with its name.
+func TestADirectoryWithoutAReadableTopicIDIsSetAside(t *testing.T) {
+	disk := filled(t)
+	errs := errfs.New(disk)
+	m := mustManage(t, errs)
+	d := m.Get(theLog).dir
+	fault := errs.Add(errfs.Rule{Ops: errfs.Open, Path: PartitionFile, Err: syscall.EIO})
+	if err := m.Delete(theLog); !errors.Is(err, syscall.EIO) {
+		t.Errorf("deleted: %v", err)
+	}
+	specs := specsOf('t', 1)
+	specs[0].ID.Topic[0] = 'u'
+	_, err := m.CreateIn(d, specs)
+	must(t, err)
+	fault.Off()
+	if names := namesIn(t, disk, d.path, "-"); !strings.Contains(names, "stray") {
+		t.Errorf("there are %s", names)
 	}
 }
 

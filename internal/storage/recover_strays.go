@@ -73,23 +73,26 @@ func (l *Log) has(fr *journal.Frame) bool {
 }
 
 // quarantineDir renames a partition directory that the checkpoint does not list, so that no log
-// uses its files and no records are lost. It removes the directory of a deleted log.
+// uses its files and no records are lost. It removes the directory of a deleted log; one whose log
+// the disk does not return is renamed.
 func (d *Dir) quarantineDir(dirName string) error {
 	from := path.Join(d.path, dirName)
-	if deleted, err := d.isDeleted(from); err != nil {
-		return fmt.Errorf("partition directory %s that the checkpoint does not list: %w", from, err)
-	} else if deleted {
+	deleted, unread := d.isDeleted(from)
+	switch {
+	case deleted:
 		return d.opt.FS.RemoveAll(from)
+	case shortage(unread): // the next attempt knows it
+		return fmt.Errorf("partition directory %s that the checkpoint does not list: %w", from, unread)
 	}
 	infos, err := d.opt.FS.List(from)
 	if err != nil {
 		return err
 	}
 	for _, in := range infos {
-		if in.Name != PartitionFile && in.Size > 0 {
+		if in.Name != PartitionFile && in.Size > 0 || unread != nil {
 			to := path.Join(d.path, strayName(d.opt.FS, from))
 			d.log.Warn("partition directory that the checkpoint does not list was quarantined", zap.String("from", from),
-				zap.String("to", to))
+				zap.String("to", to), zap.Error(unread))
 			return d.opt.FS.Rename(from, to)
 		}
 	}

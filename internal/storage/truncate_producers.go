@@ -148,7 +148,8 @@ func (l *Log) loadProducers(s *segment.Segment) (known producers.State, err erro
 // recall returns the newest producer state that can be read for one of the segments, as of that
 // segment's base offset, and the segment's index. If all are missing or damaged, it returns an
 // empty state and index 0. The error is that none was read, and the disk may still have one: what
-// is built without it may lack a transaction for good.
+// is built without it may lack a transaction for good, unless the segments are all that the log
+// ever had.
 func (l *Log) recall(segments []*segment.Segment) (known producers.State, index int, err error) {
 	for i := len(segments) - 1; i >= 0; i-- {
 		state, fault := l.loadProducers(segments[i])
@@ -159,6 +160,9 @@ func (l *Log) recall(segments []*segment.Segment) (known producers.State, index 
 		case err == nil:
 			err = fault
 		}
+	}
+	if len(segments) > 0 && segments[0].Base() == 0 && !shortage(err) {
+		err = nil
 	}
 	return l.noProducers(), 0, err
 }

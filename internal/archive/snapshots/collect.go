@@ -170,13 +170,18 @@ func (s *Service) collection(ctx context.Context) (metadata.Collection, error) {
 
 // adopt adds the whole snapshots to the metadata that are among the names of objects and not known.
 func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, prefix string, id [16]byte, names []string) error {
+	var newer error // nothing is deleted, since it is not known what it needs
 	for _, name := range names {
 		n, err := format.Parse(strings.TrimPrefix(name, prefix))
 		if err != nil || n.Kind != objects.Index || s.opt.Image().Snapshot(n.Number) != nil {
 			continue
 		}
 		found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: metadata.FormatID(id), Number: n.Number})
-		if restore.NotWhole(err) && !restore.Newer(err) {
+		if restore.Newer(err) {
+			newer = err
+			continue
+		}
+		if restore.NotWhole(err) {
 			s.opt.Log.Warn("a snapshot that the metadata do not know is not whole; its objects are deleted",
 				zap.Int64("snapshot", n.Number), zap.Error(err))
 			continue
@@ -199,7 +204,7 @@ func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, p
 		}
 		s.opt.Log.Warn("added a snapshot that the metadata did not know", zap.Int64("snapshot", x.Number))
 	}
-	return nil
+	return newer
 }
 
 // adopted returns what the metadata have of a whole snapshot. Whatever its error is, the snapshot

@@ -176,7 +176,7 @@ func (s *Store) created(ctx context.Context, err error) error {
 }
 
 // errNoStore marks an answer of status 404 without an error of S3, such as the page of a proxy
-// whose servers have gone. It says nothing about an object, and the call is repeated.
+// whose servers have gone. It says nothing about an object, and reads and deletions are repeated.
 var errNoStore = errors.New("status 404 without an error of S3: something before the store answered")
 
 // Put implements objects.Store.
