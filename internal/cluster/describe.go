@@ -19,7 +19,7 @@ func (s *Streams) Describe(img *metadata.Image, version string, x *view.Cluster)
 	q.Leader, q.Term, q.Commit, q.Leads = -1, w.Term, w.Commit, w.Leader == w.Member && w.Ready
 	c.describeVoters(img, w.Members, q)
 	if wait := c.votersWait.Load(); wait != nil {
-		q.Waits, q.Differ, q.Waiting = wait.why, wait.differ, time.Since(wait.since)
+		q.Waits, q.Fails, q.Differ, q.Waiting = wait.why, wait.fails, wait.differ, time.Since(wait.since)
 	}
 	q.Hanging = time.Since(w.At)
 	if err := c.store.Failed(); err != nil {

@@ -13,8 +13,11 @@ import (
 // Quiet ends a series: so long after its last failure, the next one begins another.
 const Quiet = 10 * time.Minute
 
-// most is how many series are remembered before those that have ended are forgotten.
+// most is how many series are remembered; the failures of all further keys are one series.
 const most = 1024
+
+// overflow is the key of that series.
+const overflow = "\x00\x00"
 
 // Failures are the series of one component, by a key: what failed, and of which log or broker. The
 // zero value is ready for use. Its methods may be called concurrently, and do not block.
@@ -38,12 +41,14 @@ func (f *Failures) Failed(key string, err error) (times int, say bool) {
 	now, why := time.Now(), cause(err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.all == nil {
+		f.all = map[string]*state{}
+	}
+	if f.all[key] == nil && f.full(now) {
+		key = overflow
+	}
 	s := f.all[key]
 	if s == nil {
-		if f.all == nil {
-			f.all = map[string]*state{}
-		}
-		f.forget(now)
 		s = new(state)
 		f.all[key] = s
 	}
@@ -72,16 +77,18 @@ func (f *Failures) Ended(prefix string) (any bool) {
 	return any
 }
 
-// forget forgets series that have ended, if there are many. The caller holds mu.
-func (f *Failures) forget(now time.Time) {
+// full reports whether there is no room for another key, after it has forgotten the series that
+// have ended. The caller holds mu.
+func (f *Failures) full(now time.Time) bool {
 	if len(f.all) < most {
-		return
+		return false
 	}
 	for key, s := range f.all {
 		if now.Sub(s.last) >= Quiet {
 			delete(f.all, key)
 		}
 	}
+	return len(f.all) >= most
 }
 
 // cause returns the text of the innermost error: the outer ones may say when the next attempt is.

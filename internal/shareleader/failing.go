@@ -30,9 +30,10 @@ type failedLoad struct {
 	since, at time.Duration
 }
 
-// surveyed reports whether operators should know of a failure: most others end on their own.
-func (f *failedLoad) surveyed(now time.Duration) bool {
-	return f.why == kerr.KafkaStorageError || now-f.since >= lasting
+// surveyed reports whether operators should know of a failure: most others end on their own. The
+// time since the last one does not count, since no member may have tried.
+func (f *failedLoad) surveyed() bool {
+	return f.why == kerr.KafkaStorageError || f.at-f.since >= lasting
 }
 
 // noteLoad remembers that the state of a share partition cannot be loaded, and returns for how long

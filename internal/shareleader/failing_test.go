@@ -123,6 +123,23 @@ func TestManyAbsentStatesHideNoOther(t *testing.T) {
 	}, option)
 }
 
+// Two failures half a minute apart have not lasted a minute, however long ago they were: another
+// broker may lead, or no member fetches.
+func TestFailuresThatEndedAreNotSurveyed(t *testing.T) {
+	_, option := observed()
+	check(t, 1, func(w *world) string {
+		l := w.leader().Leader
+		p := &Partition{l: l, key: format.Key{Group: "g", Partition: 1}}
+		l.noteLoad(p, kerr.InvalidRequest)
+		time.Sleep(lasting / 2)
+		l.noteLoad(p, kerr.InvalidRequest)
+		time.Sleep(lasting - time.Second)
+		ended := len(l.Survey().Partitions)
+		l.noteLoad(p, kerr.InvalidRequest)
+		return differ(ended, 0, len(l.Survey().Partitions), 1)
+	}, option)
+}
+
 // The coordinator's silence is the matter of those who call it.
 func TestACoordinatorWithoutAnAnswerIsNoReason(t *testing.T) {
 	lines, option := observed()

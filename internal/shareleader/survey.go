@@ -128,7 +128,7 @@ func (l *Leader) Survey() Survey {
 	for k, f := range l.failed {
 		if now-f.at > failedTime {
 			delete(l.failed, k)
-		} else if f.surveyed(now) {
+		} else if f.surveyed() {
 			s.Partitions = append(s.Partitions, Surveyed{Key: k, Failed: f.why, Loading: max(now-f.since, 1),
 				Unloaded: refusal(f.why).Error()})
 		}

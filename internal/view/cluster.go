@@ -102,7 +102,9 @@ type Quorum struct {
 	Orphaned time.Duration
 	// Waits is why the members do not change as they must, for Waiting. Differ are brokers
 	// with other cluster.seeds than this one, if that is why. Only the metadata leader knows them.
+	// Fails reports that Waits is the error of a change that the leader tries again every second.
 	Waits   string
+	Fails   bool
 	Waiting time.Duration
 	Differ  []int32
 	// Unregistered are the brokers that were unregistered and whose votes have not moved, sorted.

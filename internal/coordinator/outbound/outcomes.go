@@ -20,6 +20,7 @@ type Outcomes struct {
 	work *Work
 	log  *zap.Logger
 	what string
+	then string
 
 	failures series.Failures // by broker
 
@@ -27,10 +28,10 @@ type Outcomes struct {
 	last map[int32]time.Time // failure of a broker whose calls do not work again
 }
 
-// NewOutcomes returns Outcomes of the calls of a Work. what is what the calls are about, for lines
-// such as "… to a broker fail, and are repeated".
-func NewOutcomes(w *Work, log *zap.Logger, what string) *Outcomes {
-	return &Outcomes{work: w, log: log, what: what, last: map[int32]time.Time{}}
+// NewOutcomes returns Outcomes of the calls of a Work. what is what the calls are about, and then
+// what follows a failure, for lines such as "… to a broker fail; they are repeated".
+func NewOutcomes(w *Work, log *zap.Logger, what, then string) *Outcomes {
+	return &Outcomes{work: w, log: log, what: what, then: then, last: map[int32]time.Time{}}
 }
 
 // Note notes the outcome of a call with some requests; err is nil if all have an answer.
@@ -47,7 +48,7 @@ func (o *Outcomes) Note(broker int32, requests int, err error) {
 		o.last[broker] = time.Now()
 		o.mu.Unlock()
 		if n, say := o.failures.Failed(key, err); say {
-			o.log.Warn(o.what+" to a broker fail, and are repeated", zap.Int32("broker", broker), zap.Int("requests", requests),
+			o.log.Warn(o.what+" to a broker fail; "+o.then, zap.Int32("broker", broker), zap.Int("requests", requests),
 				zap.Int("failures", n), zap.Error(err))
 		}
 	}

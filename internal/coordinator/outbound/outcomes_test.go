@@ -17,7 +17,7 @@ func TestFailingCallsAreSaidOnceForEachBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.DebugLevel)
 		w := NewWork()
-		o := NewOutcomes(w, zap.New(core), "requests")
+		o := NewOutcomes(w, zap.New(core), "requests", "they are repeated")
 		expect := func(want ...string) {
 			t.Helper()
 			var got []string
@@ -38,8 +38,8 @@ func TestFailingCallsAreSaidOnceForEachBroker(t *testing.T) {
 		expect()
 		fail(1)
 		fail(12)
-		expect("warn: requests to a broker fail, and are repeated, broker 1, call: broken pipe",
-			"warn: requests to a broker fail, and are repeated, broker 12, call: broken pipe")
+		expect("warn: requests to a broker fail; they are repeated, broker 1, call: broken pipe",
+			"warn: requests to a broker fail; they are repeated, broker 12, call: broken pipe")
 		for range 20 { // of some kind; others are answered
 			fail(1)
 			again(1)
@@ -53,7 +53,7 @@ func TestFailingCallsAreSaidOnceForEachBroker(t *testing.T) {
 		again(1)
 		expect("info: requests to a broker are answered again, broker 1")
 		fail(1)
-		expect("warn: requests to a broker fail, and are repeated, broker 1, call: broken pipe")
+		expect("warn: requests to a broker fail; they are repeated, broker 1, call: broken pipe")
 		time.Sleep(mended)
 		again(12)
 		expect("info: requests to a broker are answered again, broker 12")

@@ -35,6 +35,9 @@ func (f *shareFailures) note(q *shareRequest, errs []*kerr.Error) {
 	}
 	for topic, code := range failed {
 		key := series.Key(q.what, q.group, string(topic[:]))
+		if code == kerr.CoordinatorNotAvailable || code == kerr.CoordinatorLoadInProgress {
+			key = series.Key(q.what, code.Message) // of all groups, of which a line names one
+		}
 		if code == nil {
 			f.all.Ended(key)
 			continue

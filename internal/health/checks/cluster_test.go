@@ -238,7 +238,11 @@ func TestMetadataQuorum(t *testing.T) {
 		{"other seeds for a moment", quorum(func(q *view.Quorum) { q.Waits, q.Waiting, q.Differ = "x", 59*time.Second, []int32{2} }), nil},
 		{"seeds that do not answer",
 			quorum(func(q *view.Quorum) { q.Waits, q.Waiting = "not all brokers of cluster.seeds answer", time.Hour }),
-			[]string{"warn metadata quorum: its members do not change as cluster.seeds and the registered brokers require: not all brokers of cluster.seeds answer"}},
+			[]string{"warn metadata quorum: its members do not change as cluster.seeds and the registered brokers require: " +
+				"not all brokers of cluster.seeds answer"}},
+		{"a change that fails",
+			quorum(func(q *view.Quorum) { q.Waits, q.Fails, q.Waiting = "member 7 has not caught up", true, time.Hour }),
+			[]string{"warn metadata quorum: a change of its members fails: member 7 has not caught up"}},
 		{"even", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 4, 4 }),
 			[]string{"warn metadata quorum: the number of voters is even: 4 survive the failure of 1, not more than 3 do"}},
 		{"one", member(func(c *view.Cluster) { c.Seeds, c.Quorum.Voters = 1, 1 }),

@@ -69,6 +69,12 @@ func checkQuorum(f *Facts, n *notes) {
 			Problem: fmt.Sprintf("%d brokers vote, and cluster.seeds has %d: the votes have not moved", q.Voters, c.Seeds),
 			Works:   "the metadata can be changed",
 			Remedy:  "set the same list on all brokers that run (docs/cluster.md, Change the voters)"})
+	case q.Fails && q.Waiting >= votersAfter:
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
+			Problem: "a change of its members fails: " + q.Waits,
+			Works:   "the metadata can be changed",
+			Remedy: "wait if a broker copies the metadata; the leader tries again every second, and its log names the brokers of the " +
+				"change: check that they run and that the others reach them (docs/cluster.md, Change the voters)"})
 	case q.Waits != "" && q.Waiting >= votersAfter:
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata quorum",
 			Problem: "its members do not change as cluster.seeds and the registered brokers require: " + q.Waits,

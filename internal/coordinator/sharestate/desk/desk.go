@@ -88,7 +88,7 @@ func New(opt Options) *Desk {
 	}
 	work := outbound.NewWork()
 	return &Desk{opt: opt, work: work, peers: map[int32]*peer{},
-		outcomes: outbound.NewOutcomes(work, opt.Logger, "requests of share groups")}
+		outcomes: outbound.NewOutcomes(work, opt.Logger, "requests of share groups", "they are repeated")}
 }
 
 // Close ends all calls and waits for them. Later items get errors.

@@ -207,7 +207,7 @@ func TestALostAnswerIsRepeated(t *testing.T) {
 			w.nodes[2].mu.Unlock()
 			time.Sleep(callTime + 2*time.Second)
 			// The broker answers for shards that do not.
-			if said := w.logged.FilterMessage("requests of share groups to a broker fail, and are repeated"); said.Len() == 0 && i < 4 {
+			if said := w.logged.FilterMessage("requests of share groups to a broker fail; they are repeated"); said.Len() == 0 && i < 4 {
 				t.Errorf("%d: nothing was logged", i)
 			}
 			if list := a.now(t); len(list) != 1 || list[0] != nil {

@@ -83,8 +83,8 @@ func New(opt Options) *Exchange {
 	}
 	work := outbound.NewWork()
 	return &Exchange{opt: opt, work: work, peers: map[int32]*peer{}, out: map[target]*holder{}, senders: map[int32]*sender{},
-		markers:   outbound.NewOutcomes(work, opt.Logger, "transaction markers"),
-		questions: outbound.NewOutcomes(work, opt.Logger, "questions about transactions")}
+		markers:   outbound.NewOutcomes(work, opt.Logger, "transaction markers", "they are repeated"),
+		questions: outbound.NewOutcomes(work, opt.Logger, "questions about transactions", "the producers try again")}
 }
 
 // Close ends all calls and waits for them. Later requests get errors.

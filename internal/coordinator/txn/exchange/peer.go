@@ -2,7 +2,7 @@ package exchange
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
@@ -79,7 +79,10 @@ func (p *peer) order(j *job) {
 // sendOrders sends orders in one call and waits for their results.
 func (p *peer) sendOrders(list []*job) {
 	verdicts, err := p.callOrders(list)
-	if p.x.markers.Note(p.node, len(list), err); err != nil {
+	if !errors.Is(err, errSelf) { // the other broker was not asked
+		p.x.markers.Note(p.node, len(list), err)
+	}
+	if err != nil {
 		for _, j := range list {
 			j.done(verdict{err: kerr.NetworkException})
 		}
@@ -99,11 +102,14 @@ func (p *peer) sendOrders(list []*job) {
 	}
 }
 
+// errSelf is why no broker is asked: this one is not registered, which its membership reports.
+var errSelf = errors.New("this broker is not registered")
+
 func (p *peer) callOrders(list []*job) ([]verdict, error) {
 	img := p.x.opt.Image()
 	self, ok := img.Broker(p.x.opt.Self)
 	if !ok {
-		return nil, fmt.Errorf("broker %d is not registered", p.x.opt.Self)
+		return nil, errSelf
 	}
 	p.mu.Lock()
 	p.number++

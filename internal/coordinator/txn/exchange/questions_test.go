@@ -106,7 +106,7 @@ func TestWithoutACoordinatorAQuestionIsAskedAgain(t *testing.T) {
 			from.Ask(inquiry("id", true, 0), func(a gate.Answer) { r.add(a) })
 			synctest.Wait()
 			equal(t, r.answers(), kerr.CoordinatorNotAvailable.Error()+" [] ce0")
-			equal(t, w.said(), "questions about transactions to a broker fail, and are repeated 2")
+			equal(t, w.said(), "questions about transactions to a broker fail; the producers try again 2")
 		}
 		for _, leader := range []int32{-1, 0} {
 			leaders := map[string]int32{states: leader}

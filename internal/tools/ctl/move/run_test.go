@@ -250,6 +250,24 @@ func TestNamesThatAreNotReadAreNoSuccess(t *testing.T) {
 	}
 }
 
+// A move without limits has succeeded, whatever names a former run has left.
+func TestAMoveWithoutLimitsNeedsNoNames(t *testing.T) {
+	c := newCommands(t, []int32{1, 2, 3}, []int32{1, 2})
+	c.Copies = true
+	c.Hook = func(req kmsg.Request) {
+		if _, moves := req.(*kmsg.AlterPartitionAssignmentsRequest); moves {
+			c.Unread = kerr.TopicAuthorizationFailed.Code
+		}
+		if _, asks := req.(*kmsg.MetadataRequest); asks && len(c.Partitions["t"][0].Adding) > 0 {
+			c.Partitions["t"][0].Complete()
+		}
+	}
+	said, err := c.run(t.Context(), Options{atATime: 1}, set([]int32{1, 3}))
+	if err != nil || !strings.Contains(said, "may have left limits") {
+		t.Errorf("%v; it says %q", err, said)
+	}
+}
+
 // The rates that an operator has set count again at the end, on each broker its own. What another
 // command sets meanwhile stays. Rates of a run that was interrupted are not those of an operator.
 func TestTheRatesOfBeforeCountAgain(t *testing.T) {

@@ -160,7 +160,7 @@ func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 	}
 	stale, err := l.stale(ctx, topics)
 	if err != nil {
-		return err
+		return l.notRead(err)
 	}
 	found := len(stale.names) > 0
 	l.stay = l.rate > 0 && stale.moves && (l.begun || found)
@@ -173,7 +173,17 @@ func (l *limit) release(ctx context.Context, topics map[string]bool) error {
 		_, _, err = l.unname(ctx, topics)
 		return err
 	}
-	return stale.unread
+	return l.notRead(stale.unread)
+}
+
+// notRead returns why names were not read at the end, or says it if this run has limited nothing:
+// the moves have succeeded.
+func (l *limit) notRead(err error) error {
+	if err == nil || l.rate > 0 || l.begun {
+		return err
+	}
+	l.note("%v; a former run with --throttle may have left limits there", err)
+	return nil
 }
 
 // end restores the rates if the run has set any, and otherwise removes what the same command has
