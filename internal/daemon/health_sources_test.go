@@ -17,9 +17,11 @@ import (
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/guard"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/observe"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/view"
 )
 
 // found lists the findings of a response as "severity check subject: problem".
@@ -97,6 +99,46 @@ func TestTopicsAreChecked(t *testing.T) {
 	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") ||
 		!strings.Contains(got, "it can be neither written nor read: ") {
 		t.Errorf("found %s", got)
+	}
+}
+
+// A topic may be deleted while its logs are read: then it has none, and no faults.
+func TestALogThatIsDeletedNowHasNoFault(t *testing.T) {
+	b, _ := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0")
+	r := b.components
+	fill(t, b, "gone", 2, 1)
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	must.OK(t, err)
+	defer c.Close()
+	before := r.applier.Image()
+	seen := func(img *metadata.Image, during func(*view.Log)) (all []string) {
+		logs := *r.logs
+		logs.Image = func() *metadata.Image { return img }
+		logs.Each(func(x *view.Log) {
+			during(x)
+			all = append(all, x.String()+x.Error)
+		})
+		return all
+	}
+	nothing := func(*view.Log) {}
+	removeOther := func(x *view.Log) {
+		for _, l := range r.storage.Logs() {
+			if l.ID().Partition != x.Partition {
+				must.OK(t, r.storage.Delete(l.ID()))
+			}
+		}
+	}
+	if got := seen(before, nothing); len(got) != 2 {
+		t.Errorf("of a topic with 2 partitions: %s", got)
+	}
+	if got := seen(metadata.Empty(), removeOther); len(got) != 1 {
+		t.Errorf("while the topic is deleted: %s", got)
+	}
+	if _, err := kadm.NewClient(c).DeleteTopics(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if got := seen(before, nothing); len(got) != 0 {
+		t.Errorf("of a deleted topic: %s", got)
 	}
 }
 

@@ -50,7 +50,9 @@ func (r *reading) each(yield func(*view.Log)) (topics []view.Topic) {
 		if p := r.img.Partition(tp); p == nil || !slices.Contains(p.Replicas, r.Self) {
 			x = stored(l)
 			x.TopicID = metadata.FormatID(id.Topic)
-			yield(&x)
+			if x.Error == "" || r.Storage.Get(id) == l { // not one that is deleted now
+				yield(&x)
+			}
 		}
 	}
 	return topics
@@ -96,6 +98,9 @@ func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) view.Topic {
 		if slices.Contains(p.Replicas, r.Self) {
 			x = r.assigned(t, i, p)
 			x.TopicID = sum.ID
+			if x.Error != "" && r.retired(t.ID, i) {
+				continue
+			}
 			if x.Exists { // not the limits of the local disks
 				x.RetentionMs, x.RetentionBytes = milliseconds(set.Conf.Retention), max(set.Conf.RetentionBytes, -1)
 			}
@@ -104,6 +109,15 @@ func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) view.Topic {
 		}
 	}
 	return sum
+}
+
+// retired reports whether the replicas have given up a partition that the image assigns to this
+// broker: an image is shown after they have applied it, so they are at a newer one, or another
+// process is this broker. Faults of a log count only if its partition is not retired after they
+// were read, since it is retired before its log is deleted.
+func (r *reading) retired(topic [16]byte, index int32) bool {
+	_, err := r.Replicas.Partition(topic, index)
+	return errors.Is(err, replica.ErrUnknownPartition)
 }
 
 // assigned describes a partition that the metadata assign to this broker.

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/testing/must"
@@ -57,7 +59,11 @@ func TestALogHasItsMinISR(t *testing.T) {
 	w := newWorld(t)
 	profiles, err := durability.NewSet()
 	must.OK(t, err)
-	s := Logs{Self: 1, Image: w.applier.Image, Replicas: new(replica.Manager), Storage: new(storage.Manager),
+	replicas := replica.NewManager(replica.Options{Self: 1, Storage: new(storage.Manager), Logger: zap.NewNop(),
+		Config: func(*metadata.Image, *metadata.Topic) storage.Config { return storage.Config{} }})
+	t.Cleanup(func() { must.OK(t, replicas.Close(context.Background())) })
+	must.OK(t, replicas.Apply(t.Context(), metadata.Empty(), w.applier.Image(), metadata.Diff(metadata.Empty(), w.applier.Image())))
+	s := Logs{Self: 1, Image: w.applier.Image, Replicas: replicas, Storage: new(storage.Manager),
 		Settings: replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Logger: zap.NewNop(),
 			Configs: configdef.New(configdef.Options{Profiles: profiles}), Static: map[string]string{"min.insync.replicas": "2"}})}
 	seen := 0
