@@ -33,9 +33,11 @@ var ErrMoving = fmt.Errorf("%w: it is moving to another log directory", ErrFaile
 // ErrMoveCanceled means that the move was canceled, or the log was deleted.
 var ErrMoveCanceled = errors.New("the move was canceled")
 
-// ErrCopyLeft means that a move was canceled, and its copy could not be removed.
-var ErrCopyLeft = fmt.Errorf("%w: the move was canceled, and its copy could not be removed: a start before that begins the move again",
-	ErrFailed)
+// ErrCopyLeft means that a move was canceled, and its copy could not be removed. Until it is, the
+// log must not move elsewhere: the name of a copy makes its move durable, and a start that found
+// two could not tell which one was asked for last.
+var ErrCopyLeft = fmt.Errorf("%w: the move was canceled, and its copy could not be removed, which is tried again; until then the log "+
+	"moves to no other directory, and a start begins the move again", ErrFailed)
 
 // move is a move of a log in progress.
 type move struct {
