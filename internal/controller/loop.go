@@ -110,6 +110,7 @@ type Loop struct {
 	all      bool           // every partition is dirty
 	wake     chan struct{}  // one buffered signal for Run
 	sessions *sessions      // nil while this node does not lead
+	begun    chan struct{}  // closed and replaced when a term begins
 	store    inTerm         // of the present term, or the last one
 	admitted map[int32]bool // brokers whose registration runs
 	// shunned are the brokers that the sessions showed at the last step to be so; nil at the begin
@@ -146,7 +147,7 @@ func NewLoop(opt LoopOptions) *Loop {
 		opt.DrainTime = 30 * time.Second
 	}
 	return &Loop{
-		opt: opt, followed: metadata.Empty(), wake: make(chan struct{}, 1),
+		opt: opt, followed: metadata.Empty(), wake: make(chan struct{}, 1), begun: make(chan struct{}),
 		dirty: map[metadata.TopicPartition]bool{}, admitted: map[int32]bool{},
 	}
 }
@@ -277,6 +278,8 @@ func (l *Loop) begin(term Term) {
 			l.sessions.begin(b.ID, state.Incarnation, running(state.Liveness), now)
 		}
 	}
+	close(l.begun)
+	l.begun = make(chan struct{})
 }
 
 func (l *Loop) end() {

@@ -388,6 +388,42 @@ func TestRunDecidesWhileItLeads(t *testing.T) {
 	})
 }
 
+// A registration that arrives before Run has begun the term waits for it, unless the term ends.
+func TestARegistrationWaitsForTheBeginOfTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := three(t)
+		q := &quorum{moved: make(chan struct{}), begin: time.Now()}
+		w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: q, Log: zap.NewNop(), Now: q.now,
+			MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 }})
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		var epoch int64
+		var err error
+		register := func() {
+			all.Go(func() { epoch, err = w.loop.Register(ctx, &w.process(4).RegisterRequest) })
+			synctest.Wait()
+		}
+		q.set(Term{Number: w.term, Revision: w.applier.Image().Version()})
+		register()
+		q.set(Term{})
+		if all.Wait(); !errors.Is(err, ErrNotController) {
+			t.Errorf("the term has ended: %d, %v", epoch, err)
+		}
+		q.set(Term{Number: w.term, Revision: w.applier.Image().Version()})
+		register()
+		if epoch != 0 {
+			t.Error("nobody decides")
+		}
+		var run sync.WaitGroup
+		run.Go(func() { w.loop.Run(ctx) })
+		if all.Wait(); err != nil || epoch == 0 {
+			t.Errorf("the term has begun: %d, %v", epoch, err)
+		}
+		stop()
+		run.Wait()
+	})
+}
+
 // A member of the ISR that crashes again and again does not keep the ELR from leading.
 func TestACrashingMemberOfTheISRIsGivenUp(t *testing.T) {
 	w := three(t)

@@ -20,6 +20,7 @@ var ErrNotController = errors.New("this broker is not the controller")
 // another controller.
 func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, err error) {
 	r := registrar{log: l.opt.Log, images: l.opt.Images, minISR: l.opt.MinISR, shunned: l.known().shunned}
+	l.awaitBegin(ctx)
 	for range maxAttempts {
 		if r.store, err = l.admit(q); err != nil {
 			return 0, err
@@ -43,6 +44,29 @@ func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, e
 		}
 	}
 	return 0, err
+}
+
+// awaitBegin waits, if this node leads, until Run has begun the term. A broker that starts
+// registers with itself right after its election, and would otherwise try again after a pause only.
+func (l *Loop) awaitBegin(ctx context.Context) {
+	for {
+		l.mu.Lock()
+		begun, leads := l.begun, l.sessions != nil
+		l.mu.Unlock()
+		if leads {
+			return
+		}
+		term, changed := l.opt.Leadership.Leads()
+		if term.Number == 0 {
+			return
+		}
+		select {
+		case <-begun:
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // only reports whether no other broker is registered.

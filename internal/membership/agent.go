@@ -19,7 +19,8 @@ import (
 )
 
 // registerPause is the pause after a registration that failed, less up to a quarter of it: after a
-// failure of the controller all brokers register again.
+// failure of the controller all brokers register again. It ends when another member leads, or the
+// present leader begins to decide.
 const registerPause = 200 * time.Millisecond
 
 // impatient is the most time between two heartbeats of a broker that waits to become active, or to
@@ -137,6 +138,7 @@ func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 			return 0, a.twice()
 		}
 		var asked uint64
+		_, moved := a.o.Leader()
 		epoch, asked, err = a.register(ctx, revision, former, other)
 		if err == nil {
 			a.replaced = a.replaced || other
@@ -162,8 +164,12 @@ func (a *Agent) Register(ctx context.Context) (epoch int64, err error) {
 			}
 		}
 		a.o.Progress(fmt.Sprintf("waiting for the registration of broker %d: %v", a.o.Request.Broker, err))
-		if err := sleep(ctx, pause.Spread(registerPause)); err != nil {
-			return 0, err
+		select {
+		case <-moved:
+			former = 0 // it may lead now
+		case <-time.After(pause.Spread(registerPause)):
+		case <-ctx.Done():
+			return 0, fmt.Errorf("become a member of the cluster: %w", ctx.Err())
 		}
 	}
 }

@@ -416,6 +416,29 @@ func TestRegistrationIsRepeatedOrRefused(t *testing.T) {
 	})
 }
 
+// A broker that starts as the only voter registers with itself, when it is elected but does not
+// decide yet. It waits for that, and not for a pause.
+func TestARegistrationIsRepeatedWhenTheLeadershipMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeController{refuse: &Failure{CodeNotLeader, "why"}}
+		a, _ := f.newAgent(1)
+		moved := make(chan struct{})
+		a.o.Leader = func() (uint64, <-chan struct{}) { return 12, moved }
+		a.o.Seek = func(context.Context, uint64) (uint64, string) {
+			t.Error("the seeds were asked for the leader")
+			return 0, ""
+		}
+		time.AfterFunc(time.Millisecond, func() {
+			f.set(func(f *fakeController) { f.refuse = nil })
+			close(moved)
+		})
+		began := time.Now()
+		if _, err := a.Register(t.Context()); err != nil || time.Since(began) != time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeController{state: metadata.Active}
