@@ -86,13 +86,12 @@ quick: ## tests the packages that differ from BASE (default main), and for the r
 	scripts/quick.sh
 
 .PHONY: test-race
-test-race: ## all tests with the race detector
-	scripts/race.sh -p=$(PACKAGES_AT_ONCE) -timeout $(RACE_TIMEOUT) $(PKGS)
+test-race: ## all tests with the race detector (SHORT=-short without the longest)
+	scripts/race.sh $(SHORT) -p=$(PACKAGES_AT_ONCE) -timeout $(RACE_TIMEOUT) $(PKGS)
 
 .PHONY: lint
-lint: ## gofmt, go vet, golangci-lint
+lint: ## gofmt, go vet, which golangci-lint has without tags, golangci-lint
 	@out=$$(gofmt -l cmd internal pkg scripts); test -z "$$out" || { echo "gofmt -w these files:"; echo "$$out"; exit 1; }
-	go vet ./...
 	go vet -tags breakrules $(RULES) ./internal/testing/brokers/
 	go vet -tags removals ./internal/testing/removed/
 	@test -x "$(GOLANGCI)" || { echo "golangci-lint is missing: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)"; exit 1; }
