@@ -90,7 +90,7 @@ test-race: ## all tests with the race detector (SHORT=-short without the longest
 	scripts/race.sh $(SHORT) -p=$(PACKAGES_AT_ONCE) -timeout $(RACE_TIMEOUT) $(PKGS)
 
 .PHONY: lint
-lint: ## gofmt, go vet, which golangci-lint has without tags, golangci-lint
+lint: ## gofmt, golangci-lint with all of go vet, and go vet with the tags of tests
 	@out=$$(gofmt -l cmd internal pkg scripts); test -z "$$out" || { echo "gofmt -w these files:"; echo "$$out"; exit 1; }
 	go vet -tags breakrules $(RULES) ./internal/testing/brokers/
 	go vet -tags removals ./internal/testing/removed/
