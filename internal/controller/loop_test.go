@@ -350,14 +350,20 @@ func (q *quorum) set(term Term) {
 	q.moved = make(chan struct{})
 }
 
+// elected gives the world a loop whose node leads when the quorum says so.
+func (w *world) elected() *quorum {
+	q := &quorum{moved: make(chan struct{}), begin: time.Now()}
+	w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: q, Log: zap.NewNop(), Now: q.now,
+		MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 }})
+	return q
+}
+
 // Run decides while its node leads and has the revision that the term names. The session of the
 // former controller's broker ends when no lease of it is left.
 func TestRunDecidesWhileItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := three(t)
-		q := &quorum{moved: make(chan struct{}), begin: time.Now()}
-		w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: q, Log: zap.NewNop(), Now: q.now,
-			MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 }})
+		q := w.elected()
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { w.loop.Run(ctx) })
@@ -392,9 +398,7 @@ func TestRunDecidesWhileItLeads(t *testing.T) {
 func TestARegistrationWaitsForTheBeginOfTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := three(t)
-		q := &quorum{moved: make(chan struct{}), begin: time.Now()}
-		w.loop = NewLoop(LoopOptions{Store: w.leading(w.store), Images: w.applier, Leadership: q, Log: zap.NewNop(), Now: q.now,
-			MinISR: func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { return 1 }})
+		q := w.elected()
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		var epoch int64
@@ -412,7 +416,7 @@ func TestARegistrationWaitsForTheBeginOfTheTerm(t *testing.T) {
 		q.set(Term{Number: w.term, Revision: w.applier.Image().Version()})
 		register()
 		if epoch != 0 {
-			t.Error("nobody decides")
+			t.Errorf("registered with epoch %d before the term has begun", epoch)
 		}
 		var run sync.WaitGroup
 		run.Go(func() { w.loop.Run(ctx) })

@@ -17,10 +17,10 @@ var ErrNotController = errors.New("this broker is not the controller")
 // it ran registers again and keeps its epoch. Refusals are *Error; after
 // DuplicateBroker the process should ask again until the session of the other one has ended. After
 // any other error the registration may be incomplete, and the process should ask again, possibly
-// another controller.
+// another controller. Until Run has begun the term in which this node leads, Register waits.
 func (l *Loop) Register(ctx context.Context, q *RegisterRequest) (epoch int64, err error) {
-	r := registrar{log: l.opt.Log, images: l.opt.Images, minISR: l.opt.MinISR, shunned: l.known().shunned}
 	l.awaitBegin(ctx)
+	r := registrar{log: l.opt.Log, images: l.opt.Images, minISR: l.opt.MinISR, shunned: l.known().shunned}
 	for range maxAttempts {
 		if r.store, err = l.admit(q); err != nil {
 			return 0, err

@@ -30,8 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // raced are the tests that pass most of the paths of a broker: walks through random faults, and one
-// test for each feature that these do not use. With -short, the race detector watches no others: it
-// finds a race on each path once, and histories differ in their order only.
+// test for each feature that these do not use. With -short, the race detector watches no others.
 var raced = []string{ //nolint:gochecknoglobals // a constant
 	"TestRandomFaults", "TestRandomFaultsOfTiers", "TestThePowerFailsAtAnyCall", "TestThePowerFailsInATransaction",
 	"TestLogsMoveBetweenDirectories", "TestSnapshotsHaveTheCausesOfRecords", "TestDamagedLogDirectories",
