@@ -355,7 +355,7 @@ func TestACutHasTheCausesOfItsRecords(t *testing.T) {
 			must(t, s.Close())
 		}
 	})
-	if confirmed == 0 {
+	if !testing.Short() && confirmed == 0 { // which tries a fifth of the walks
 		t.Error("no snapshot was confirmed")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -145,23 +147,27 @@ func (f aheadFile) SetReadAhead(on bool) {
 // Reads yield the disk to the journal from its first write on, and until it has not written for a
 // while.
 func TestReadsYieldTheDiskToTheJournal(t *testing.T) {
-	f := &aheadFS{FS: vfs.Memory()}
-	l := long(t, f, 2)
-	read := func(want ...bool) {
-		t.Helper()
-		s, err := l.Read(0, math.MaxInt64, 1<<20, true)
-		must(t, err)
-		s.Release()
-		if !slices.Equal(f.switched, want) {
-			t.Errorf("read-ahead was switched to %v, want %v", f.switched, want)
+	synctest.Test(t, func(t *testing.T) { // reads take none of that while
+		f := &aheadFS{FS: vfs.Memory()}
+		l := long(t, f, 2)
+		read := func(want ...bool) {
+			t.Helper()
+			s, err := l.Read(0, math.MaxInt64, 1<<20, true)
+			must(t, err)
+			s.Release()
+			if !slices.Equal(f.switched, want) {
+				t.Errorf("read-ahead was switched to %v, want %v", f.switched, want)
+			}
 		}
-	}
-	read() // only large entries were written
-	logs, err := l.dir.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "u", Config: testConfig("sync")}})
-	must(t, err)
-	put(t, lead(logs...)[0], 1, 10)
-	read(false)
-	read(false)
+		read() // only large entries were written
+		logs, err := l.dir.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "u", Config: testConfig("sync")}})
+		must(t, err)
+		put(t, lead(logs...)[0], 1, 10)
+		read(false)
+		read(false)
+		time.Sleep(time.Second)
+		read(false, true)
+	})
 }
 
 // lastOf returns the last of several batches.

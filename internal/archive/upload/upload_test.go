@@ -322,7 +322,7 @@ func TestEverySnapshotHasTheWholeLog(t *testing.T) {
 			}
 		}
 	})
-	if objectsSeen == 0 || failed == 0 || cuts == 0 {
+	if !testing.Short() && (objectsSeen == 0 || failed == 0 || cuts == 0) { // which tries a fifth of the walks
 		t.Errorf("%d snapshots with log objects, %d that failed, %d cuts", objectsSeen, failed, cuts)
 	}
 }

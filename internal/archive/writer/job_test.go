@@ -109,7 +109,7 @@ func walks(t *testing.T) {
 			}
 		}
 	})
-	if void == 0 || failed == 0 || whole == 0 {
+	if !testing.Short() && (void == 0 || failed == 0 || whole == 0) { // which tries a fifth of the walks
 		t.Errorf("%d snapshots were void, %d failed, %d are whole", void, failed, whole)
 	}
 }
