@@ -26,6 +26,13 @@ func (c *Controller) AlterTier(ctx context.Context, x *metadata.TierChange) (rev
 	return c.opts.Store.Txn(ctx, txn)
 }
 
+// NameStore names the mark of the cluster's object store, if there is none. The error matches
+// metadata.ErrConflict if there is one.
+func (c *Controller) NameStore(ctx context.Context, x metadata.ObjectStore) (revision int64, err error) {
+	return c.opts.Store.Txn(ctx, metadata.Txn{If: []metadata.Compare{{Key: metadata.ObjectStoreKey}},
+		Put: []metadata.KV{{Key: metadata.ObjectStoreKey, Value: x.Encode()}}})
+}
+
 // checkRemote refuses to leave the records of a topic that only the object store has without an
 // owner, as Kafka does.
 func (c *Controller) checkRemote(res Resource, before, after map[string]string) error {

@@ -114,7 +114,7 @@ func TestRestoredMetadataAreThoseOfAnotherCluster(t *testing.T) {
 		{Key: metadata.Key{Kind: metadata.KindDeleting, ID: [16]byte{8}}.String(), ModRevision: 7},
 		{Key: metadata.Key{Kind: metadata.KindDeletingBroker, ID: [16]byte{8}, Broker: 2}.String(), ModRevision: 7},
 		{Key: metadata.SnapshotKey(5), ModRevision: 7}, {Key: metadata.MarkKey, ModRevision: 7},
-		{Key: metadata.CollectionKey, ModRevision: 7},
+		{Key: metadata.CollectionKey, ModRevision: 7}, {Key: metadata.ObjectStoreKey, ModRevision: 7},
 	}
 	changed := []metadata.KV{
 		{Key: metadata.ClusterKey, Value: record.Encode(), ModRevision: 1},

@@ -174,10 +174,7 @@ func (b *builder) put(kv KV) error {
 		state, err = DecodeState(kv)
 		b.setLiveness(k.Broker, &stateAt{state, kv.ModRevision})
 	case KindPlacement:
-		var p Placement
-		p, err = DecodePlacement(kv)
-		b.placed.set(BrokerTopic{k.Broker, k.ID}, &p)
-		b.delta.Placements = append(b.delta.Placements, BrokerTopic{k.Broker, k.ID})
+		err = b.putPlacement(BrokerTopic{k.Broker, k.ID}, kv)
 	case KindGone:
 		var g Gone
 		g, err = DecodeGone(kv)
@@ -200,7 +197,16 @@ func (b *builder) put(kv KV) error {
 		b.next.collection, b.delta.Snapshots = kv.ModRevision, true
 	case KindTier:
 		err = b.putTier(TopicPartition{Topic: k.ID, Partition: k.Partition}, kv)
+	case KindObjectStore:
+		b.next.objectStore, err = DecodeObjectStore(kv)
 	}
+	return err
+}
+
+func (b *builder) putPlacement(at BrokerTopic, kv KV) error {
+	p, err := DecodePlacement(kv)
+	b.placed.set(at, &p)
+	b.delta.Placements = append(b.delta.Placements, at)
 	return err
 }
 
@@ -262,6 +268,8 @@ func (b *builder) remove(key string) error {
 		b.next.collection, b.delta.Snapshots = 0, true
 	case KindTier:
 		b.removeTier(TopicPartition{Topic: k.ID, Partition: k.Partition})
+	case KindObjectStore:
+		b.next.objectStore = ObjectStore{}
 	}
 	return nil
 }

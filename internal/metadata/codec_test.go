@@ -22,7 +22,7 @@ func TestKeysRoundTrip(t *testing.T) {
 		BrokerConfigKey(DefaultBroker), DeletingKey(idC), GroupConfigKey("g"), GroupConfigKey("a/b %\x00\xffü"),
 		SubscriptionKey("a/b %\x00\xffü"),
 		LivenessKey(3), ACLPrefix + FormatID(idB), PlacementKey(3, idB), DeletingBrokerKey(idC, 3), GoneKey(0), GoneKey(1<<64 - 1),
-		SnapshotKey(1), SnapshotKey(1<<63 - 1), MarkKey, CollectionKey,
+		SnapshotKey(1), SnapshotKey(1<<63 - 1), MarkKey, CollectionKey, ObjectStoreKey,
 		TierKey(TopicPartition{idA, 0}), TierKey(TopicPartition{idA, 2147483647}),
 	} {
 		k, err := ParseKey(s)
@@ -125,6 +125,8 @@ func TestValuesRoundTrip(t *testing.T) {
 	check(MarkKey, Mark{Time: 5}.Encode(), Mark{Time: 5}, func(kv KV) (any, error) { return DecodeMark(kv) })
 	collection := Collection{Time: 6, Generation: idB}
 	check(CollectionKey, collection.Encode(), collection, func(kv KV) (any, error) { return DecodeCollection(kv) })
+	store := ObjectStore{Mark: idA}
+	check(ObjectStoreKey, store.Encode(), store, func(kv KV) (any, error) { return DecodeObjectStore(kv) })
 	tier := someTier()
 	check(TierKey(TopicPartition{idA, 1}), tier.Encode(), *tier, func(kv KV) (any, error) { return DecodeTier(kv) })
 	deleting := Deleting{ID: idA, Name: "x", Partitions: 2, Revision: 9}
@@ -151,6 +153,7 @@ func decoders() map[string]func(KV) error {
 		SnapshotKey(1):            func(kv KV) error { _, err := DecodeSnapshot(kv); return err },
 		MarkKey:                   func(kv KV) error { _, err := DecodeMark(kv); return err },
 		CollectionKey:             func(kv KV) error { _, err := DecodeCollection(kv); return err },
+		ObjectStoreKey:            func(kv KV) error { _, err := DecodeObjectStore(kv); return err },
 
 		TierKey(TopicPartition{idA, 1}): func(kv KV) error { _, err := DecodeTier(kv); return err },
 	}

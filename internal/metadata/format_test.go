@@ -39,6 +39,7 @@ func TestFormatIsFixed(t *testing.T) {
 		SnapshotKey(1 << 40):      someSnapshot().Encode(),
 		MarkKey:                   Mark{Time: 5}.Encode(),
 		CollectionKey:             Collection{Time: 6, Generation: idB}.Encode(),
+		ObjectStoreKey:            ObjectStore{Mark: idA}.Encode(),
 		TierKey(TopicPartition{idA, 3}): (&Tier{Manifest: idB, Start: 5, End: 90, Bytes: 700, Epoch: 4,
 			Epochs: []EpochStart{{0, 0}, {4, 50}}, Generation: idA}).Encode(),
 		QuotaKey(tenant): Quota{Limits: map[string]float64{"producer_byte_rate": 100}}.Encode(),

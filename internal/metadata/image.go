@@ -35,6 +35,7 @@ type Image struct {
 	quotas        shards[quota.Entity, Quota]
 	snapshots     []Snapshot // sorted by number
 	collection    int64      // revision of CollectionKey
+	objectStore   ObjectStore
 	tiers         shards[TopicPartition, *Tier]
 	// sorted is built on first use, and shared by images between which no topic was created or
 	// deleted.

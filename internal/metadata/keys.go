@@ -47,12 +47,15 @@ import (
 //	                            leader only, and removed with the topic
 //	/collection                 Collection: when unused objects were listed last; its revision decides
 //	                            which objects a snapshot or a Tier may name
+//	/object-store               ObjectStore: the mark by which brokers know the cluster's object
+//	                            store; written once
 const (
 	ClusterKey     = "/cluster"
 	ProducerIDsKey = "/producer-ids"
 	LoginsKey      = "/logins"
 	MarkKey        = "/snapshot-mark"
 	CollectionKey  = "/collection"
+	ObjectStoreKey = "/object-store"
 
 	BrokerPrefix       = "/brokers/"
 	LivenessPrefix     = "/liveness/"
@@ -176,6 +179,7 @@ const (
 	KindMark
 	KindCollection
 	KindTier
+	KindObjectStore
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
@@ -336,6 +340,7 @@ var families = [...]family{
 	KindMark:           {OfObjects, MarkKey, nil},
 	KindCollection:     {OfObjects, CollectionKey, nil},
 	KindTier:           {OfObjects, TierPrefix, []part{idPart, partitionPart}},
+	KindObjectStore:    {OfObjects, ObjectStoreKey, nil},
 }
 
 // String returns the text of a key.

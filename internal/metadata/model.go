@@ -45,7 +45,7 @@ const MaxShareVersion int16 = 1
 
 // MaxFeatureLevel is the highest feature level that this version of chronik supports. It refuses a
 // store with a higher level.
-const MaxFeatureLevel int32 = CompareLevel
+const MaxFeatureLevel int32 = StoreLevel
 
 // ShareLevel is the feature level from which on the cluster may have a level of share.version. A
 // request to set share.version=1 raises the level.
@@ -71,6 +71,10 @@ const ConfirmLevel int32 = 6
 // CompareLevel is the feature level from which on the metadata may say that logs of a broker have
 // to be compared after an unclean stop. Nothing raises the level for that alone.
 const CompareLevel int32 = 7
+
+// StoreLevel is the feature level from which on the metadata may name the mark of the object store.
+// Nothing raises the level for that alone.
+const StoreLevel int32 = 8
 
 // Broker is one registered broker. It and everything that it refers to is immutable.
 type Broker struct {

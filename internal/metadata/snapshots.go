@@ -52,6 +52,13 @@ type Collection struct {
 	Generation ID `json:"generation"`
 }
 
+// ObjectStore is the value of ObjectStoreKey.
+type ObjectStore struct {
+	// Mark is the nonce in the name of an object that the store of every broker has. One that does
+	// not have it is another store, or a directory whose file system is not mounted.
+	Mark ID `json:"mark"`
+}
+
 type snapshotJSON struct {
 	header
 	Snapshot
@@ -65,6 +72,11 @@ type markJSON struct {
 type collectionJSON struct {
 	header
 	Collection
+}
+
+type objectStoreJSON struct {
+	header
+	ObjectStore
 }
 
 // Encode returns the value of SnapshotKey.
@@ -109,6 +121,18 @@ func DecodeCollection(kv KV) (Collection, error) {
 	return w.Collection, err
 }
 
+// Encode returns the value of ObjectStoreKey.
+func (o ObjectStore) Encode() []byte { return encode(objectStoreJSON{header: current, ObjectStore: o}) }
+
+// DecodeObjectStore is the inverse of ObjectStore.Encode.
+func DecodeObjectStore(kv KV) (ObjectStore, error) {
+	w, err := decode[objectStoreJSON](kv)
+	if err == nil && w.Mark == (ID{}) {
+		err = invalid(kv, "the mark is missing")
+	}
+	return w.ObjectStore, err
+}
+
 // Snapshots returns the snapshots, sorted by number. The result must not be changed.
 func (m *Image) Snapshots() []Snapshot { return m.snapshots }
 
@@ -129,6 +153,10 @@ func (m *Image) Suspect(s *Snapshot) bool {
 
 // Collection returns the revision of the last collection, 0 if there was none.
 func (m *Image) Collection() int64 { return m.collection }
+
+// ObjectStore returns what the metadata know of the object store, the zero value if nothing was put
+// there since they may know it.
+func (m *Image) ObjectStore() ObjectStore { return m.objectStore }
 
 // View returns what operators see of a snapshot.
 func (s *Snapshot) View() view.Snapshot {

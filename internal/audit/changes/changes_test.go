@@ -163,6 +163,7 @@ func TestEveryKindIsRecordedOrNeedsNoRecord(t *testing.T) {
 		metadata.KindDeleting: "follows from the topic", metadata.KindDeletingBroker: "follows from the topic",
 		metadata.KindSnapshot: "the handler records requests", metadata.KindMark: "of the service of snapshots",
 		metadata.KindCollection: "of the service of snapshots", metadata.KindTier: "a leader writes it",
+		metadata.KindObjectStore: "the first broker that uses it writes it",
 	}
 	for k := metadata.KindCluster; k.Scope() != 0; k++ {
 		if (views[k] == nil) != (unrecorded[k] != "") {

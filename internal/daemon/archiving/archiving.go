@@ -66,8 +66,8 @@ func OpenReads(o Options) (*Reads, error) {
 	}
 	prefix := format.Prefix(id)
 	r := tierread.New(tierread.Options{
-		Open: o.opener(), Prefix: func() string { return prefix }, CacheBytes: o.Tiers.CacheBytes, Pool: new(bufpool.Pool),
-		Limits: record.Limits{Bytes: 1 << 30, Places: o.Places},
+		Open: access.NewOpener(o.FS, o.Conf).Open, Prefix: func() string { return prefix }, CacheBytes: o.Tiers.CacheBytes,
+		Pool: new(bufpool.Pool), Limits: record.Limits{Bytes: 1 << 30, Places: o.Places},
 	})
 	o.Push("reads from the object store", func(context.Context) error { r.Close(); return nil })
 	return &Reads{reader: r, cluster: id, prefix: prefix,
@@ -87,10 +87,6 @@ type Reads struct {
 	prefix  string // of the names of the cluster's objects
 }
 
-// opener returns what opens the object store. Reads, copies and snapshots have one each: a bucket
-// bounds its connections, and none waits for those of another.
-func (o *Options) opener() func() (objects.Store, error) { return access.NewOpener(o.FS, o.Conf).Open }
-
 // Copies copies records of this broker's partitions to the object store.
 type Copies struct {
 	*tier.Copier
@@ -99,7 +95,7 @@ type Copies struct {
 
 // NewCopies returns what Open starts.
 func NewCopies(o Options, reads *Reads) *Copies {
-	open := o.opener()
+	open := o.opener(reads.prefix)
 	c := tier.New(tier.Options{
 		Self: o.Node, Image: o.Applier.Image, Applied: o.Applier.WaitFor, Alter: o.Controller.AlterTier, Raise: raise(o), Topic: o.Topic,
 		Partitions: o.Replicas.Partitions, Interval: o.Tiers.Interval, Rate: func() int64 { return o.Conf.Rate }, Logger: o.Log,
@@ -159,7 +155,7 @@ func raise(o Options) func(context.Context, int32) error {
 // Open starts what takes snapshots, and the copies. The object store need not be there: it is
 // opened when a snapshot or a copy needs it.
 func Open(o Options, copies *Copies) error {
-	up := &uploads{o: o, open: o.opener(), reads: copies.reads}
+	up := &uploads{o: o, open: o.opener(copies.reads.prefix), reads: copies.reads}
 	began := time.Now()
 	if err := copies.start(o); err != nil {
 		return err

@@ -50,8 +50,9 @@ type nodes struct {
 	ahead  map[int]time.Duration
 	binary map[int]string // of brokers that run another one than the others
 	skewed string
-	set    []string // settings of all brokers
-	env    []string // variables of all brokers
+	set    []string         // settings of all brokers
+	own    map[int][]string // those of single ones
+	env    []string         // variables of all brokers
 	// holders is how many of them hold logs, the first ones. The others only vote.
 	holders int
 	// paused: brokers are stopped for seconds and continue, and report that they did not respond.
@@ -124,6 +125,9 @@ func (c *nodes) launch(which ...int) {
 		args := []string{"--data-dir", "d", "--listen", c.seeds[i], "--admin-listen", c.ports[i]}
 		for _, setting := range append([]string{"cluster.name=" + c.name, fmt.Sprint("node.id=", i+1),
 			fmt.Sprint("broker.rack=", i+1), "cluster.seeds=" + strings.Join(c.seeds[:c.voters], ",")}, c.set...) {
+			args = append(args, "--set", setting)
+		}
+		for _, setting := range c.own[i] {
 			args = append(args, "--set", setting)
 		}
 		args = append(args, c.listeners(i)...)

@@ -27,15 +27,13 @@ func TestOldRecordsAreRestoredWithinTheStore(t *testing.T) {
 	}
 	t.Parallel()
 	store := t.TempDir()
-	settings := []string{"archive.url=file://" + store, "snapshot.interval.ms=0", "remote.log.manager.task.interval.ms=50",
-		"log.retention.check.interval.ms=50"}
+	settings := tiered(store)
 	c := newNodes(t, 1)
 	c.expected = []string{`"logger":"health"`}
 	c.set = settings
 	c.launch(0)
 	c.await(0)
-	c.does("topic create t --partitions 1 --config remote.storage.enable=true --config segment.bytes=1048576 "+
-		"--config local.retention.bytes=1 --config file.delete.delay.ms=0", "t created")
+	c.does(tieredTopic, "t created")
 	want := sendTransactions(t, c, "t")
 	c.onlyStored("t")
 	values := func(addr string) []string { return valuesOf(t, addr, "t") }
