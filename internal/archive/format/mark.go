@@ -38,27 +38,17 @@ func CheckMark(ctx context.Context, s objects.Store, prefix string, mark objects
 	return nil
 }
 
-// Found is what a store has of a cluster.
-type Found struct {
-	Mark   objects.Nonce // of several, the one whose name comes last; zero: the store has none
-	Others bool          // there are objects that are no marks
-}
-
-// FindMark lists the objects of a cluster.
-func FindMark(ctx context.Context, s objects.Store, prefix string) (f Found, err error) {
-	err = s.List(ctx, prefix, func(in objects.Info) error {
-		rest, marks := strings.CutPrefix(in.Name, prefix+markFolder)
-		n, err := objects.ParseNonce(rest)
-		switch {
-		case !marks:
-			f.Others = f.Others || !objects.Unfinished(in.Name)
-		case err == nil && n.String() > f.Mark.String():
-			f.Mark = n
+// FindMark returns a mark of the store: of several, the one whose name comes last. The zero value
+// says that there is none.
+func FindMark(ctx context.Context, s objects.Store, prefix string) (mark objects.Nonce, err error) {
+	err = s.List(ctx, prefix+markFolder, func(in objects.Info) error {
+		if n, err := objects.ParseNonce(strings.TrimPrefix(in.Name, prefix+markFolder)); err == nil && n.String() > mark.String() {
+			mark = n
 		}
 		return nil
 	})
 	if err != nil {
-		return Found{}, fmt.Errorf("list the objects of the cluster: %w", err)
+		return objects.Nonce{}, fmt.Errorf("list the marks of the object store: %w", err)
 	}
-	return f, nil
+	return mark, nil
 }

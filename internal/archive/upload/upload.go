@@ -155,6 +155,9 @@ func (b *Batch) Extend(ctx context.Context, t *Target, former *Archived) (*Archi
 	if err != nil || s.size == 0 {
 		return next, err
 	}
+	if err := b.load(ctx, t.ID, next); err != nil { // before an object that no manifest could list
+		return nil, err
+	}
 	// All that is below t.End is stable: a reader of the records in the object needs no other one
 	// to know which transactions were aborted. A replica that begins its log after them would not
 	// know.

@@ -568,3 +568,21 @@ func TestAnObjectNamesTheAbortedTransactionsOfItsRecords(t *testing.T) {
 		}
 	}
 }
+
+// An object is not put if the list that would have it continues one that the store has lost:
+// nothing would name the object, and each attempt would leave one.
+func TestNoObjectIsPutThatNoListCanHave(t *testing.T) {
+	w := newWorld(t)
+	defer func() { must.OK(t, w.m.Close()) }()
+	w.plain(3, 100)
+	h := w.log.Hold()
+	defer h.Release()
+	o := small
+	o.Store, o.Prefix = w.s, prefix
+	b := NewBatch(o)
+	lost := b.ArchivedIn(&format.Partition{ID: id, State: format.Kept, End: 1, Manifest: objects.NewNonce(), Archived: 1})
+	_, err := b.Extend(t.Context(), &Target{ID: id, Log: h, End: w.end()}, lost)
+	if n := w.s.Calls(faultstore.Put); !errors.Is(err, objects.ErrNotFound) || n != 0 {
+		t.Errorf("%v, %d objects were put", err, n)
+	}
+}

@@ -1,11 +1,11 @@
 package archiving
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -25,6 +25,8 @@ type marks struct {
 	applied func(ctx context.Context, revision int64) error
 	name    func(ctx context.Context, x metadata.ObjectStore) (revision int64, err error) // controller.NameStore
 	log     *zap.Logger
+
+	naming sync.Mutex // held while the first mark is put and named
 }
 
 // opener returns what opens the object store for something that puts objects there, or acts on what
@@ -43,8 +45,9 @@ func (o *Options) opener(prefix string) func() (objects.Store, error) {
 	}
 }
 
-// marked is a store whose file system may be unmounted at any time. Nothing is put there without
-// the mark. What was put, and what is missing, counts only if the store has the mark afterwards.
+// marked is a store whose file system may be unmounted and mounted at any time. Nothing is put
+// there without the mark. What was put, and what is missing, counts only if the store has the mark
+// afterwards.
 type marked struct {
 	objects.Store
 	marks *marks
@@ -65,8 +68,11 @@ func (s marked) puts(ctx context.Context, put func() error) error {
 		return err
 	}
 	err := put()
-	if err == nil || errors.Is(err, objects.ErrNotFound) {
-		err = cmp.Or(s.marks.check(ctx, s.Store, true), err)
+	if err != nil && !errors.Is(err, objects.ErrNotFound) {
+		return err
+	}
+	if other := s.marks.check(ctx, s.Store, true); other != nil {
+		return other
 	}
 	return err
 }
@@ -74,19 +80,24 @@ func (s marked) puts(ctx context.Context, put func() error) error {
 // Get implements objects.Store.
 func (s marked) Get(ctx context.Context, name string, off int64, p []byte) (n int, err error) {
 	n, err = s.Store.Get(ctx, name, off, p)
-	if errors.Is(err, objects.ErrNotFound) {
-		err = cmp.Or(s.marks.check(ctx, s.Store, false), err)
+	if !errors.Is(err, objects.ErrNotFound) {
+		return n, err
 	}
-	return n, err
+	if err := s.marks.check(ctx, s.Store, false); err != nil {
+		return n, err
+	}
+	return s.Store.Get(ctx, name, off, p) // it may have been mounted just now
 }
 
 // List implements objects.Store.
 func (s marked) List(ctx context.Context, prefix string, each func(objects.Info) error) error {
-	err := s.Store.List(ctx, prefix, each)
-	if err == nil {
-		err = s.marks.check(ctx, s.Store, false)
+	if err := s.marks.check(ctx, s.Store, false); err != nil {
+		return err
 	}
-	return err
+	if err := s.Store.List(ctx, prefix, each); err != nil {
+		return err
+	}
+	return s.marks.check(ctx, s.Store, false)
 }
 
 // check returns an error, which does not match objects.ErrNotFound, unless the store is that of the
@@ -96,10 +107,10 @@ func (m *marks) check(ctx context.Context, store objects.Store, puts bool) (err 
 	img := m.image()
 	mark := objects.Nonce(img.ObjectStore().Mark)
 	if mark == (objects.Nonce{}) {
-		if img.FeatureLevel() < metadata.StoreLevel || !puts && !names(img) {
+		if img.FeatureLevel() < metadata.StoreLevel || !puts && !mayHave(img) {
 			return nil
 		}
-		if mark, err = m.first(ctx, store, img); err != nil {
+		if mark, err = m.first(ctx, store); err != nil {
 			return err
 		}
 	}
@@ -109,14 +120,50 @@ func (m *marks) check(ctx context.Context, store objects.Store, puts bool) (err 
 	return err
 }
 
-// names reports whether the metadata name objects of the store.
-func names(img *metadata.Image) bool {
-	for _, t := range img.Tiers() {
-		if !t.Empty() {
-			return true
+// mayHave reports whether the store of the cluster may have objects, although the metadata name no
+// mark: they name objects, or were recovered from an older state.
+func mayHave(img *metadata.Image) bool { return recovered(img) || len(named(img)) > 0 }
+
+func recovered(img *metadata.Image) bool { return img.Recovered().UnixMilli() > 0 }
+
+// named returns the names of a few objects that the store has by the metadata.
+func named(img *metadata.Image) (list []string) {
+	if all := img.Snapshots(); len(all) > 0 {
+		x := &all[len(all)-1]
+		list = append(list, (&format.Name{Kind: objects.Index, Number: x.Number, Nonce: objects.Nonce(x.Nonce)}).String())
+	}
+	for tp, t := range img.Tiers() {
+		if !t.Empty() && len(list) < 4 {
+			id := format.ID{Topic: tp.Topic, Partition: tp.Partition}
+			list = append(list, (&format.Name{Kind: objects.Manifest, Partition: id, Nonce: objects.Nonce(t.Manifest)}).String())
 		}
 	}
-	return len(img.Snapshots()) > 0
+	return list
+}
+
+// belongs returns an error unless a store without a mark may be that of the cluster: it has an
+// object that the metadata name. If they name none and were recovered, any object of the cluster
+// will do.
+func (m *marks) belongs(ctx context.Context, store objects.Store, img *metadata.Image) error {
+	if !mayHave(img) {
+		return nil
+	}
+	list := named(img)
+	for _, name := range list {
+		_, err := store.Get(ctx, m.prefix+name, 0, make([]byte, 1))
+		if !errors.Is(err, objects.ErrNotFound) {
+			return err
+		}
+	}
+	if len(list) == 0 {
+		found := errors.New("found")
+		if err := store.List(ctx, m.prefix, func(objects.Info) error { return found }); errors.Is(err, found) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("list the objects of the cluster: %w", err)
+		}
+	}
+	return m.refuse(objects.Nonce(img.Generation()))
 }
 
 func (m *marks) refuse(mark objects.Nonce) error {
@@ -130,16 +177,22 @@ func (m *marks) where(mark objects.Nonce) string {
 }
 
 // first returns the mark of the metadata, which is named now if it was not before. A store that has
-// one, because the metadata were recovered from an older state, gets no other. Metadata that name
-// objects belong to a store that has some.
-func (m *marks) first(ctx context.Context, store objects.Store, img *metadata.Image) (mark objects.Nonce, err error) {
-	has, err := format.FindMark(ctx, store, m.prefix)
+// one, because the metadata were recovered from an older state, gets no other.
+func (m *marks) first(ctx context.Context, store objects.Store) (mark objects.Nonce, err error) {
+	m.naming.Lock()
+	defer m.naming.Unlock()
+	img := m.image()
+	if x := img.ObjectStore(); x != (metadata.ObjectStore{}) { // another call has named it
+		return objects.Nonce(x.Mark), nil
+	}
+	mark, err = format.FindMark(ctx, store, m.prefix)
 	if err != nil {
 		return mark, err
 	}
-	if mark = has.Mark; mark == (objects.Nonce{}) {
-		if names(img) && !has.Others {
-			return mark, m.refuse(objects.Nonce(img.Generation()))
+	own := mark == objects.Nonce{}
+	if own {
+		if err := m.belongs(ctx, store, img); err != nil {
+			return mark, err
 		}
 		mark = objects.NewNonce() // before it is named: a store without the mark would be refused
 		if err := format.PutMark(ctx, store, m.prefix, mark); err != nil {
@@ -161,7 +214,7 @@ func (m *marks) first(ctx context.Context, store objects.Store, img *metadata.Im
 	switch {
 	case !other:
 		m.log.Info("the object store is that of the cluster from now on", zap.String("mark", m.where(mark)))
-	case named != mark && has.Mark == (objects.Nonce{}):
+	case named != mark && own:
 		err = store.Delete(ctx, format.MarkName(m.prefix, mark))
 	}
 	return named, err

@@ -106,7 +106,7 @@ func put(s objects.Store, name string) error {
 }
 
 // files returns the files below a directory, without those of marks.
-func files(t *testing.T, dir string) (list []string, marks int) {
+func files(t *testing.T, dir string) (all []string, marks int) {
 	t.Helper()
 	must.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -114,11 +114,11 @@ func files(t *testing.T, dir string) (list []string, marks int) {
 		case strings.HasPrefix(path, filepath.Join(dir, prefix, "store")+"/"):
 			marks++
 		default:
-			list = append(list, path)
+			all = append(all, path)
 		}
 		return err
 	}))
-	return list, marks
+	return all, marks
 }
 
 // refuses checks that a directory that is not the store is refused, and that nothing is put there.
@@ -138,17 +138,17 @@ func refuses(t *testing.T, s objects.Store, dir string) string {
 func TestTheFirstObjectMarksTheStore(t *testing.T) {
 	q, dir := newQuorum(t), t.TempDir()
 	a, b := q.broker(dir), q.broker(dir)
-	must.OK(t, a.List(t.Context(), prefix, func(objects.Info) error { return nil }))
+	must.OK(t, list(a))
 	if _, err := a.Get(t.Context(), prefix+"a", 0, make([]byte, 1)); !errors.Is(err, objects.ErrNotFound) {
 		t.Errorf("a missing object: %v", err)
 	}
-	if list, marks := files(t, dir); len(list)+marks != 0 {
-		t.Errorf("%q and %d marks before an object was put", list, marks)
+	if all, marks := files(t, dir); len(all)+marks != 0 {
+		t.Errorf("%q and %d marks before an object was put", all, marks)
 	}
 	must.OK(t, put(a, "a"))
 	must.OK(t, put(b, "b"))
-	if list, marks := files(t, dir); len(list) != 2 || marks != 1 {
-		t.Errorf("%q and %d marks", list, marks)
+	if all, marks := files(t, dir); len(all) != 2 || marks != 1 {
+		t.Errorf("%q and %d marks", all, marks)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestAStoreIsUnmountedWhileItIsOpen(t *testing.T) {
 		"put":  func() error { return put(s, "b") },
 		"copy": func() error { return s.Copy(t.Context(), objects.Info{Name: prefix + "a", Size: 1}, prefix+"c") },
 		"get":  func() error { _, err := s.Get(t.Context(), prefix+"a", 0, one); return err },
-		"list": func() error { return s.List(t.Context(), prefix, func(objects.Info) error { return nil }) },
+		"list": func() error { return list(s) },
 	}
 	for what, call := range calls {
 		must.OK(t, put(s, "a")) // it has the mark now
@@ -233,8 +233,8 @@ func TestAPutBelowTheMountDoesNotCount(t *testing.T) {
 	}})
 	must.OK(t, put(s, "a"))
 	err := put(s, "b")
-	if list, _ := files(t, dir); err == nil || len(list) != 1 {
-		t.Errorf("%v, with %q below the mount", err, list)
+	if all, _ := files(t, dir); err == nil || len(all) != 1 {
+		t.Errorf("%v, with %q below the mount", err, all)
 	}
 }
 
@@ -269,23 +269,53 @@ func TestRecoveredMetadataFindTheMark(t *testing.T) {
 	}
 }
 
-// Metadata that name objects and no mark, because they are older than marks, do not belong to an
-// empty store.
-func TestAnEmptyStoreIsNotThatOfASnapshot(t *testing.T) {
+func list(s objects.Store) error {
+	return s.List(context.Background(), prefix, func(objects.Info) error { return nil })
+}
+
+// Metadata that name objects and no mark, because they are older than marks, do not belong to a
+// store without these objects, whatever else it has.
+func TestAStoreWithoutTheSnapshotIsAnotherOne(t *testing.T) {
 	q, dir, other := newQuorum(t), t.TempDir(), t.TempDir()
 	q.change(func() { q.record.FeatureLevel = metadata.StoreLevel - 1 })
-	must.OK(t, put(q.broker(dir), "a"))
+	must.OK(t, put(q.broker(dir), "index/00000000000000000003-07000000000000000000000000000000"))
+	must.OK(t, put(q.broker(other), "left"))
 	q.aSnapshot()
 	q.change(func() { q.record.FeatureLevel = metadata.StoreLevel })
 	refuses(t, q.broker(other), other)
-	if err := q.broker(other).List(t.Context(), prefix, func(objects.Info) error { return nil }); err == nil {
-		t.Error("an empty list is believed")
+	if list(q.broker(other)) == nil {
+		t.Error("a list of another store is believed")
 	}
-	must.OK(t, q.broker(dir).List(t.Context(), prefix, func(objects.Info) error { return nil }))
+	must.OK(t, list(q.broker(dir)))
 	if _, marks := files(t, dir); marks != 1 {
 		t.Errorf("%d marks", marks)
 	}
 	refuses(t, q.broker(other), other)
+}
+
+// Metadata that were recovered and name no object may have named some. So an empty store is not
+// theirs before it has a mark, and one with any of the cluster's objects is.
+func TestRecoveredMetadataBelieveNoEmptyStore(t *testing.T) {
+	q, dir, mounted := newQuorum(t), t.TempDir(), t.TempDir()
+	must.OK(t, put(newQuorum(t).broker(mounted), "a"))
+	must.OK(t, os.RemoveAll(filepath.Join(mounted, prefix, "store")))
+	q.change(func() { q.record.Recovered = 1 })
+	if list(q.broker(dir)) == nil {
+		t.Error("an empty list is believed")
+	}
+	refuses(t, q.broker(dir), dir)
+	must.OK(t, list(q.broker(mounted)))
+	refuses(t, q.broker(dir), dir)
+}
+
+// An object that is not found, because the file system is mounted only then, is found afterwards.
+func TestAnObjectIsFoundAfterTheMount(t *testing.T) {
+	q, dir := newQuorum(t), t.TempDir()
+	must.OK(t, put(q.broker(dir), "a"))
+	s := q.broker(dir, faultstore.Rule{Ops: faultstore.Get, Name: prefix + "a", Count: 1, Err: objects.ErrNotFound})
+	if _, err := s.Get(t.Context(), prefix+"a", 0, make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
 }
 
 // Whatever fails while a store is marked, nothing is named that is not there, and the next call
@@ -306,13 +336,13 @@ func TestAStoreThatCannotBeMarked(t *testing.T) {
 		if err := put(q.broker(dir, c.rule, faultstore.Rule{Name: "none"}), "a"); err == nil {
 			t.Errorf("%s: no error", what)
 		}
-		list, marks := files(t, dir)
-		if len(list) > 0 || len(q.mark) > marks {
-			t.Errorf("%s: %q was put, %d marks, %d named", what, list, marks, len(q.mark))
+		all, marks := files(t, dir)
+		if len(all) > 0 || len(q.mark) > marks {
+			t.Errorf("%s: %q was put, %d marks, %d named", what, all, marks, len(q.mark))
 		}
 		must.OK(t, put(q.broker(dir), "a"))
-		if list, marks := files(t, dir); len(list) != 1 || marks != 1 {
-			t.Errorf("%s: %q and %d marks", what, list, marks)
+		if all, marks := files(t, dir); len(all) != 1 || marks != 1 {
+			t.Errorf("%s: %q and %d marks", what, all, marks)
 		}
 	}
 }
