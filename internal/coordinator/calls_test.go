@@ -44,12 +44,15 @@ func onePlace(t *testing.T) *share.Places {
 // A call does not block other requests, and its result is an event of the waiting request.
 func TestACallDoesNotBlockOthers(t *testing.T) {
 	gated(t, Options{Places: onePlace(t)}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
-		a, b := submit(rt, "call a"), submit(rt, "call b")
-		a.want(t, "", nil)
+		a := submit(rt, "call a")
+		a.want(t, "", nil) // it has the place
+		b := submit(rt, "call b")
 		submit(rt, "x").want(t, "1", nil)
 		submit(rt, "get").want(t, "has x", nil)
-		close(gate)
+		gate <- struct{}{}
 		a.want(t, "called a", nil)
+		b.want(t, "", nil)
+		close(gate)
 		b.want(t, "called b", nil)
 		submit(rt, "get").want(t, "has x a b", nil)
 	})
