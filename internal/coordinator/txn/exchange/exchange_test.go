@@ -264,7 +264,8 @@ func TestALostAnswerIsAnError(t *testing.T) {
 		w.send(&r, marker("there", 1), marker("there", 2))
 		synctest.Wait()
 		equal(t, r.marked(), "there-1: "+kerr.NetworkException.Error(), "there-2: "+kerr.NetworkException.Error())
-		equal(t, w.said(), "transaction markers to a broker fail; they are repeated 2")
+		said := slices.Compact(w.said()) // they may go in two calls
+		equal(t, said, "transaction markers to a broker fail; they are repeated 2")
 		time.Sleep(time.Minute)
 		lost = false
 		w.send(&r, marker("there", 1))
