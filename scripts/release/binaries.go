@@ -60,7 +60,7 @@ func (r *release) compile(p platform) error {
 		return err
 	}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", "nethttpomithttp2",
-		"-ldflags", "-s -w -X main.version=" + r.stamp, "-o", p.bin() + "/"}
+		"-ldflags", "-s -w -funcalign=16 -X main.version=" + r.stamp, "-o", p.bin() + "/"}
 	for _, name := range programs {
 		args = append(args, "./cmd/"+name)
 	}
