@@ -1,7 +1,8 @@
 // Package archiving opens what takes snapshots of the cluster, and what copies records to the
 // object store and reads them there. It connects them with partitions, the metadata, metrics and
 // findings. A broker starts without the object store, which is opened only when a snapshot, a copy
-// or a read needs it. It does not know requests, nor who leads the metadata.
+// or a read needs it, and is known by its mark. The package does not know requests, nor who leads
+// the metadata.
 package archiving
 
 import (

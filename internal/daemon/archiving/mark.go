@@ -133,7 +133,10 @@ func named(img *metadata.Image) (list []string) {
 		list = append(list, (&format.Name{Kind: objects.Index, Number: x.Number, Nonce: objects.Nonce(x.Nonce)}).String())
 	}
 	for tp, t := range img.Tiers() {
-		if !t.Empty() && len(list) < 4 {
+		if len(list) == 4 {
+			break
+		}
+		if !t.Empty() {
 			id := format.ID{Topic: tp.Topic, Partition: tp.Partition}
 			list = append(list, (&format.Name{Kind: objects.Manifest, Partition: id, Nonce: objects.Nonce(t.Manifest)}).String())
 		}
@@ -210,12 +213,12 @@ func (m *marks) first(ctx context.Context, store objects.Store) (mark objects.No
 	if err != nil {
 		return mark, fmt.Errorf("name the object store in the metadata: %w", err)
 	}
-	named := objects.Nonce(m.image().ObjectStore().Mark)
+	of := objects.Nonce(m.image().ObjectStore().Mark)
 	switch {
 	case !other:
 		m.log.Info("the object store is that of the cluster from now on", zap.String("mark", m.where(mark)))
-	case named != mark && own:
+	case of != mark && own:
 		err = store.Delete(ctx, format.MarkName(m.prefix, mark))
 	}
-	return named, err
+	return of, err
 }
