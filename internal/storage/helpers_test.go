@@ -256,6 +256,13 @@ func (l *Log) SetLogStart(start int64) error {
 	return m[0].Err
 }
 
+// postponeRepair makes the maintenance goroutine repair no log that a test puts into a state.
+func postponeRepair(l *Log) {
+	l.dir.mu.Lock()
+	defer l.dir.mu.Unlock()
+	l.dir.broken[l] = &mending{at: time.Now().Add(time.Hour)}
+}
+
 // Create creates logs at once, each in the directory that AssignDirs chooses.
 func (m *Manager) Create(specs []Spec) ([]*Log, error) {
 	byDir, err := m.AssignDirs(specs, nil)

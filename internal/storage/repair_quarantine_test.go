@@ -246,9 +246,7 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 	first, gate, last := logs[0], logs[1], logs[2]
 	for _, l := range logs {
 		put(t, l, 1, 10)
-		d.mu.Lock()
-		d.broken[l] = &mending{at: time.Now().Add(time.Hour)} // the maintenance goroutine leaves it alone
-		d.mu.Unlock()
+		postponeRepair(l)
 		l.applyEvent(loglife.SegmentFailed, ErrFailed)
 	}
 	gate.flushMu.Lock()

@@ -483,6 +483,7 @@ func TestNothingIsRemovedDuringASwap(t *testing.T) {
 	m := StartMove{Log: l, To: 5}
 	must(t, l.raiseStart(&m))
 	l.applyEvent(loglife.SwapBegun, nil)
+	postponeRepair(l) // there is no swap that a repair could finish
 	l.applyEvent(loglife.SwapFailed, ErrFailed)
 	if l.dropBelow(&m); len(l.segments) != 4 {
 		t.Errorf("%d of 4 segments are left", len(l.segments))
