@@ -90,6 +90,10 @@ quick: ## tests the packages that differ from BASE (default main), and for the r
 test-race: ## all tests with the race detector (SHORT=-short without the longest)
 	scripts/race.sh $(SHORT) -p=$(PACKAGES_AT_ONCE) -timeout $(RACE_TIMEOUT) $(PKGS)
 
+.PHONY: test-pauses
+test-pauses: ## all tests COUNT times, while goroutines pause at random places
+	go run ./scripts/pauses -short -p=$(PACKAGES_AT_ONCE) -timeout $(RACE_TIMEOUT) -count=$(or $(COUNT),1) $(PKGS)
+
 .PHONY: lint
 lint: ## gofmt, golangci-lint with all of go vet, and go vet with the tags of tests
 	@out=$$(gofmt -l cmd internal pkg scripts); test -z "$$out" || { echo "gofmt -w these files:"; echo "$$out"; exit 1; }

@@ -134,8 +134,8 @@ func importRules() map[string]importRule {
 		"internal/logtail": {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
 		"scripts/man": {may: []string{"internal/chronikd", "internal/tools/ctl/...", "internal/tools/bench/command", "internal/cli/..."},
 			because: "it collects the texts of the tools and adds none of its own"},
-		"scripts/platforms": {because: "it reads chronik's sources as data"},
-		"scripts/sbom":      {because: "it reads programs as data"},
+		"scripts/pauses": {because: "it runs any tests"}, "scripts/platforms": {because: "it reads chronik's sources as data"},
+		"scripts/sbom": {because: "it reads programs as data"},
 	}
 	for _, client := range []string{"groups", "kgo", "secure/kgo", "telemetry/kgo", "share/kgo", "txn/kgo"} {
 		all["scripts/clients/"+client] = importRule{because: "a client test speaks the protocol from outside"}
