@@ -52,7 +52,12 @@ func TestALogThatIsBeingCreatedHasALeader(t *testing.T) {
 		_, err := n.opt.Replicas.Partition(made.ID, 0)
 		return errors.Is(err, replica.ErrCreating)
 	})
-	p := ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(false, "t")).Topics[0].Partitions[0]
+	var list []kmsg.MetadataResponseTopicPartition
+	eventually(t, "the topic is known", func() bool {
+		list = ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(false, "t")).Topics[0].Partitions
+		return len(list) == 1
+	})
+	p := list[0]
 	if p.ErrorCode != 0 || p.Leader != 1 || len(p.OfflineReplicas) != 0 {
 		t.Errorf("Metadata: %+v", p)
 	}

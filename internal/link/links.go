@@ -237,6 +237,11 @@ func (l *Links) spawn(fn func()) bool {
 func (l *Links) Accept(nc net.Conn, principal string, hello []byte) {
 	c, from := newConn(nc, false, &l.opts), origin.OfPeer(nc.RemoteAddr().String())
 	l.mu.Lock()
+	if l.stopped {
+		l.mu.Unlock()
+		c.Close()
+		return
+	}
 	var yielding *Conn
 	if l.unproven.Len() >= l.opts.Strangers {
 		if yielding, _ = l.unproven.Yielding(from, begun, math.MaxInt64); yielding != nil {
@@ -244,13 +249,10 @@ func (l *Links) Accept(nc net.Conn, principal string, hello []byte) {
 		}
 	}
 	l.unproven.Add(from, c)
+	l.wg.Go(func() { l.serve(c, principal, hello) })
 	l.mu.Unlock()
 	if yielding != nil {
 		_ = yielding.fail(fmt.Errorf("it had not proved that it is a broker when there were %d such connections", l.opts.Strangers))
-	}
-	if !l.spawn(func() { l.serve(c, principal, hello) }) {
-		l.leave(c, false)
-		c.Close()
 	}
 }
 

@@ -59,9 +59,11 @@ func TestCallsOfARollADeletionAndARecovery(t *testing.T) {
 		c.skip()
 		put(t, logs[0], 1, 100)
 		put(t, logs[0], 1, 100)
+		synctest.Wait()
 		must(t, logs[0].roll())
 		c.step("two records, each in a group of the journal; a roll flushes them")
 		put(t, logs[0], 1, 100)
+		synctest.Wait() // the journal prepares its next file
 		must(t, logs[0].roll())
 		c.step("one more, and a second roll")
 		must(t, d.Delete(logs[1]))
