@@ -243,11 +243,12 @@ func TestShareRequestsThatAreRefusedAsAWhole(t *testing.T) {
 	}
 	m.epoch = 0
 	m.eventuallyFetched("0[0 0 [0] 0-0:1]")
+	m.fetch()
 	m.epoch++
 	if resp := m.fetch(); resp.ErrorCode != kerr.InvalidShareSessionEpoch.Code {
 		t.Errorf("an epoch too far: %+v", resp)
 	}
-	m.epoch = 1 // of a request that was answered
+	m.epoch -= 3 // of the last request that was answered
 	if whole, _ := m.acknowledge(ack{0, 0, []int8{2}}); whole != kerr.InvalidShareSessionEpoch.Code {
 		t.Errorf("a former epoch: %d", whole)
 	}

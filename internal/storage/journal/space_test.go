@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -261,9 +262,12 @@ func TestOptionsThatDontFit(t *testing.T) {
 func TestCallsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := crashing(t, 1)
+		later := errfs.New(fsys)
+		later.Add(errfs.Rule{Ops: errfs.Create, Delay: time.Second}) // while the next file is created, the current one is synced
 		var b strings.Builder
 		seen := 0
 		step := func(name string) {
+			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			b.WriteString("# " + name + "\n")
 			calls := fsys.Trace()
@@ -273,7 +277,7 @@ func TestCallsInOrder(t *testing.T) {
 			seen = len(calls)
 		}
 		fsys.SetTrace(true)
-		j := open(t, fsys, nil)
+		j := open(t, later, nil)
 		step("first start")
 		s, o := newStream(1), newRecorder()
 		ok(t, j.Submit(nil, entry(s, 0, 300, eager, o), entry(s, 1, 300, eager, o)))

@@ -137,8 +137,7 @@ func TestItemsAreRepeated(t *testing.T) {
 			n, at := w.nodes[1], w.nodes[ids[0]]
 			k := keyOn(0, 0)
 			begin(t, n, k)
-			at.refusals = []error{coordinator.ErrLoading, coordinator.ErrBusy, coordinator.ErrNotCoordinator,
-				coordinator.ErrRefused, errLink}
+			at.refuse(coordinator.ErrLoading, coordinator.ErrBusy, coordinator.ErrNotCoordinator, coordinator.ErrRefused, errLink)
 			a := send(t.Context(), n.Peek, k)
 			if a.now(t) != nil {
 				t.Error("an answer of a coordinator that refuses")
@@ -321,9 +320,9 @@ func TestWhatAFormerGroupCoordinatorRepeatsIsRefused(t *testing.T) {
 			k := keyOn(0, owner-1)
 			at := w.nodes[owner]
 			begin(t, w.nodes[1], k)
-			at.refusals = []error{coordinator.ErrLoading}
+			at.refuse(coordinator.ErrLoading)
 			late := send(t.Context(), w.nodes[1].Delete, sharestate.Deleting{Key: k})
-			at.refusals = append(at.refusals, coordinator.ErrLoading)
+			at.refuse(coordinator.ErrLoading)
 			altered := send(t.Context(), w.nodes[1].Initialize, sharestate.Initializing{Key: k, StateEpoch: 9, Start: 50})
 			if late.now(t) != nil || altered.now(t) != nil {
 				t.Fatalf("%v, %v", late.list, altered.list)

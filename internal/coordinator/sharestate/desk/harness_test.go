@@ -185,6 +185,13 @@ func (n *node) WhenCreated(done func(error)) {
 	n.creating = append(n.creating, done)
 }
 
+// refuse makes the broker refuse events, after those that it refuses anyway.
+func (n *node) refuse(errs ...error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refusals = append(n.refusals, errs...)
+}
+
 // SubmitTo hands an event to a shard, if the broker leads it.
 func (n *node) SubmitTo(partition int32, event any, done func(any, error)) {
 	n.mu.Lock()

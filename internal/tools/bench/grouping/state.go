@@ -38,31 +38,32 @@ func (b *groupState) assigned(member int, s share) {
 	defer b.mu.Unlock()
 	if b.shares[member] != s {
 		b.shares[member] = s
-		b.checkStable(s.epoch)
+		b.checkStable()
 	}
 }
 
-// left is called by a member that has left.
+// left is called by a member that has left. The others may have their assignments already.
 func (b *groupState) left(member int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.shares, member)
+	b.checkStable()
 }
 
 // checkStable checks whether the group is stable: all members are in one epoch, and all partitions
 // are distributed evenly.
-func (b *groupState) checkStable(epoch int32) {
-	if b.resting || len(b.shares) != b.members || epoch <= b.epoch {
+func (b *groupState) checkStable() {
+	if b.resting || len(b.shares) != b.members {
 		return
 	}
-	sum, least, most := 0, b.partitions, 0
+	epoch, sum, least, most := int32(-1), 0, b.partitions, 0
 	for _, s := range b.shares {
-		if s.epoch != epoch {
+		if epoch >= 0 && s.epoch != epoch {
 			return
 		}
-		sum, least, most = sum+s.partitions, min(least, s.partitions), max(most, s.partitions)
+		epoch, sum, least, most = s.epoch, sum+s.partitions, min(least, s.partitions), max(most, s.partitions)
 	}
-	if sum == b.partitions && most-least <= 1 {
+	if epoch > b.epoch && sum == b.partitions && most-least <= 1 {
 		b.resting, b.epoch = true, epoch
 		close(b.rest)
 	}

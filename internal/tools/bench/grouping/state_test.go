@@ -58,6 +58,12 @@ func TestAGroupIsAtRestWhenAllAgree(t *testing.T) {
 	if !b.isAtRest() {
 		t.Error("shared out among the two that are left")
 	}
+	b.expect(1)
+	b.assigned(0, share{5, 4}) // before the answer to the leave is read
+	b.left(1)
+	if !b.isAtRest() {
+		t.Error("the one that is left has everything")
+	}
 }
 
 func TestAnUnevenShareIsNoRest(t *testing.T) {
