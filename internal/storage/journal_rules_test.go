@@ -105,7 +105,7 @@ func TestConcurrentAppendsShareSyncs(t *testing.T) {
 		d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 8<<20, 64<<20 })
 		logs := makeLogs(t, d, partitions, "sync")
 		waiters := newWaiters(logs)
-		disk.SetSyncLatency(200 * time.Microsecond)
+		disk.SetSyncLatency(5 * time.Millisecond) // so long that also a busy machine appends much meanwhile
 		before := disk.Syncs()
 		const clients, each = 128, 40
 		var wg sync.WaitGroup
