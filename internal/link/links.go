@@ -225,6 +225,11 @@ func (l *Links) Close() {
 func (l *Links) spawn(fn func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.spawnLocked(fn)
+}
+
+// spawnLocked is spawn for a caller that holds mu.
+func (l *Links) spawnLocked(fn func()) bool {
 	if l.stopped {
 		return false
 	}
@@ -237,7 +242,7 @@ func (l *Links) spawn(fn func()) bool {
 func (l *Links) Accept(nc net.Conn, principal string, hello []byte) {
 	c, from := newConn(nc, false, &l.opts), origin.OfPeer(nc.RemoteAddr().String())
 	l.mu.Lock()
-	if l.stopped {
+	if !l.spawnLocked(func() { l.serve(c, principal, hello) }) {
 		l.mu.Unlock()
 		c.Close()
 		return
@@ -248,8 +253,7 @@ func (l *Links) Accept(nc net.Conn, principal string, hello []byte) {
 			l.unproven.Remove(origin.OfPeer(yielding.nc.RemoteAddr().String()), yielding)
 		}
 	}
-	l.unproven.Add(from, c)
-	l.wg.Go(func() { l.serve(c, principal, hello) })
+	l.unproven.Add(from, c) // serve removes it, with mu
 	l.mu.Unlock()
 	if yielding != nil {
 		_ = yielding.fail(fmt.Errorf("it had not proved that it is a broker when there were %d such connections", l.opts.Strangers))

@@ -10,7 +10,7 @@
 // rely on the order of two goroutines, and code that does. It knows no package and no test.
 //
 // Pauses take processor time, not the time of a synctest bubble. They are no fault: a test that
-// fails because of them can fail without them.
+// fails because of them can fail without them, unless it measures time or stacks: they need some.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 	"go/token"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 )
@@ -76,9 +77,9 @@ func chronikPause()
 type patch struct {
 	file   string
 	begin  []string // functions that pause when they begin, "Type.Method" for methods
-	end    []string // functions that call the function named end when they end
-	call   string   // what is called at the end
-	append string
+	end    []string // functions that call one of the functions in pause when they end
+	call   string   // that call
+	append string   // declarations for the end of the file
 }
 
 var patches = []patch{
@@ -117,6 +118,7 @@ func run(args []string) error {
 	}
 	test := exec.Command("go", append([]string{"test", "-overlay=" + overlay, "-vet=off"}, args...)...)
 	test.Stdout, test.Stderr = os.Stdout, os.Stderr
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // the tests get it, too, and end: then the directory is removed
 	return test.Run()
 }
 
