@@ -7,7 +7,7 @@
 
 IDLE=60     seconds of the idle measurement.   CHANGES=200   metadata changes to average over.
 TOPICS=1    topics among which the partitions are divided.
-PROFILES=DIR  writes CPU profiles of the idle time and of the changes.
+PROFILES=DIR  writes CPU profiles of the creation, of the idle time and of the changes.
 CHRONIKD, CHRONIKCTL   the binaries (default bin/chronikd and bin/chronikctl).
 """
 
@@ -202,6 +202,7 @@ def measure(n):
         b.start()
     row("three empty brokers ready", f"{until('ready', lambda: all(b.ready() for b in BROKERS)):.1f} s")
     topics = min(TOPICS, n)
+    profile("creation", 10)
     before = [b.cpu() for b in BROKERS]
     begin = time.monotonic()
     ctl("topic", "create", *[f"scale-{i}" for i in range(topics)], "-p", str(n // topics), "-r", "3")

@@ -77,24 +77,30 @@ func (v view) able(broker int32) (works, writes bool) {
 
 // dir is able without regard to damage of the log.
 func (v view) dir(broker int32) (works, writes bool) {
-	b, ok := v.img.Broker(broker)
-	if !ok {
-		return false, false
+	_, _, works, writes = v.place(broker)
+	return works, writes
+}
+
+// place is dir, with the directory of the broker's replica if one is recorded.
+func (v view) place(broker int32) (dir [16]byte, placed, works, writes bool) {
+	dir, placed = v.img.Placement(broker, v.tp)
+	if b, ok := v.img.Broker(broker); ok {
+		state, _ := v.img.State(broker)
+		works, writes = b.Able(&state, dir)
 	}
-	dir, _ := v.img.Placement(broker, v.tp)
-	state, _ := v.img.State(broker)
-	return b.Able(&state, dir)
+	return dir, placed, works, writes
 }
 
 // damaged reports whether a broker has reported its log of the partition as damaged, and another
 // replica has what it lacks. The last member of ISR and ELR continues to serve the rest, as a
 // broker without a cluster does.
 func (v view) damaged(broker int32) bool {
-	if p := v.img.Partition(v.tp); p != nil && !v.hasOther(p, broker) {
+	state, _ := v.img.State(broker)
+	if !slices.Contains(state.Damaged, v.tp) { // hardly any is, and the sweep asks for each replica
 		return false
 	}
-	state, _ := v.img.State(broker)
-	return slices.Contains(state.Damaged, v.tp)
+	p := v.img.Partition(v.tp)
+	return p == nil || v.hasOther(p, broker)
 }
 
 // hasOther reports whether another broker's replica has all committed records and can lead: it is
@@ -119,8 +125,7 @@ func (v view) hasOther(p *metadata.Partition, broker int32, gone ...election.Rep
 func (v view) leaving(p *metadata.Partition) (all election.Leaving) {
 	for _, b := range p.Replicas {
 		state, _ := v.img.Liveness(b)
-		dir, placed := v.img.Placement(b, v.tp)
-		works, _ := v.dir(b)
+		dir, placed, works, _ := v.place(b)
 		switch {
 		case placed && v.damaged(b) && v.hasOther(p, b, all.Damaged...):
 			all.Damaged = append(all.Damaged, election.Replica{Broker: b, Dir: dir})

@@ -6,8 +6,11 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,6 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/observe"
+	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/view"
@@ -89,16 +93,34 @@ func body(t *testing.T, b *Broker, path string) string {
 
 // There are findings about the sizes that logs keep and about partitions that are offline.
 func TestTopicsAreChecked(t *testing.T) {
-	b, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0", "log.retention.ms=-1", "log.retention.bytes=9223372036854775807")
+	errs := errfs.New(vfs.Memory())
+	start := func() (*Broker, func(string) (int, map[string]any)) {
+		return startHere(t, errs, "chronik.disk.min.free.bytes=0", "log.retention.ms=-1", "log.retention.bytes=9223372036854775807")
+	}
+	b, ask := start()
 	fill(t, b, "kept", 2, 1)
 	got := found(t, ask)
 	if !strings.HasPrefix(got, "warn retention log directory /data/logs: 2 partitions that only retention.bytes bounds may keep ") {
 		t.Errorf("found %s", got)
 	}
-	must.OK(t, b.components.storage.Delete(b.components.storage.Logs()[0].ID()))
-	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") ||
-		!strings.Contains(got, "it can be neither written nor read: ") {
+	must.OK(t, b.Close())
+	errs.Add(errfs.Rule{Ops: errfs.List, Path: "/data/logs/kept-1", Err: syscall.EIO})
+	b, ask = start()
+	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-1: it can be neither written nor read: ") {
 		t.Errorf("found %s", got)
+	}
+	// It is found by events: those who read all logs find the same.
+	var all []view.Log
+	var events checks.Facts
+	logs := *b.components.logs
+	logs.Facts(&events)
+	logs.Each(func(x *view.Log) {
+		if x.Offline {
+			all = append(all, *x)
+		}
+	})
+	if diff := cmp.Diff(all, events.Partitions, cmpopts.IgnoreFields(view.Log{}, "RetentionMs", "RetentionBytes")); diff != "" {
+		t.Error(diff)
 	}
 }
 

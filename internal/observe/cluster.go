@@ -38,29 +38,33 @@ type Cluster struct {
 	Changed func(revision int64)
 
 	mu      sync.Mutex
+	last    *survey              // the newest one
 	stuck   map[string]time.Time // since when partitions wait, by their reason
 	orphans time.Time            // since when there are voters without a broker
 }
 
 // View returns what the broker knows now.
-func (c *Cluster) View() *view.Cluster { return c.at(time.Now()) }
+func (c *Cluster) View() *view.Cluster {
+	x := c.at(time.Now())
+	c.addLags(x)
+	return x
+}
 
-// Facts is a checks.Source of a member of a cluster.
+// Facts is a checks.Source of a member of a cluster. It leaves out what followers lack, for which
+// it would have to read each partition: no check is about that.
 func (c *Cluster) Facts(f *checks.Facts) { f.Cluster = c.at(f.Now) }
 
 func (c *Cluster) at(now time.Time) *view.Cluster {
 	img := c.Image()
-	x := &view.Cluster{Self: c.Self, Revision: img.Version(), ISR: map[int]int{}}
+	x := &view.Cluster{Self: c.Self, Revision: img.Version()}
 	if at := img.Recovered(); at.UnixMilli() > 0 {
 		x.Recovered = at.UTC()
 	}
 	if c.Member != nil {
 		c.Member(img, x)
 	}
-	s := survey{c: c, img: img, x: x, at: map[int32]int{}, groups: map[string]*view.Leaderless{}}
-	s.brokers()
-	s.listeners()
-	s.partitions()
+	s := c.surveyOf(img, x)
+	s.show(x)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if x.Quorum.Orphans == 0 {
@@ -77,30 +81,72 @@ func (c *Cluster) at(now time.Time) *view.Cluster {
 		if since, ok := c.stuck[k]; ok {
 			stuck[k] = since
 		}
-		s.groups[k].For = now.Sub(stuck[k])
-		x.Leaderless = append(x.Leaderless, *s.groups[k])
+		l := *s.groups[k]
+		l.For = now.Sub(stuck[k])
+		x.Leaderless = append(x.Leaderless, l)
 	}
 	c.stuck = stuck
 	return x
 }
 
-// survey reads the brokers and partitions of one image.
+// survey is what one image says about brokers and partitions. It is made once, because it reads
+// each partition, and it is not changed afterwards.
 type survey struct {
 	c      *Cluster
 	img    *metadata.Image
-	x      *view.Cluster
+	away   []int32 // the brokers that this one does not reach, sorted
+	x      view.Cluster
 	at     map[int32]int // in x.Brokers, by id
 	regs   []metadata.Broker
 	states []metadata.BrokerState
 	groups map[string]*view.Leaderless // by key
 }
 
+// surveyOf returns the survey of an image. now has what this broker knows of the others.
+func (c *Cluster) surveyOf(img *metadata.Image, now *view.Cluster) *survey {
+	away := slices.Clone(now.Quorum.Away)
+	for _, x := range now.Unreached {
+		away = append(away, x.Broker)
+	}
+	slices.Sort(away)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.last; s != nil && s.img == img && slices.Equal(s.away, away) {
+		return s
+	}
+	s := &survey{c: c, img: img, away: away, at: map[int32]int{}, groups: map[string]*view.Leaderless{}}
+	s.x.ISR = map[int]int{}
+	s.brokers()
+	s.listeners()
+	s.partitions()
+	c.last = s
+	return s
+}
+
+// show adds the survey to what is known now. It adds nothing to the lists that both share.
+func (s *survey) show(x *view.Cluster) {
+	x.Brokers, x.Uncommon = slices.Clone(s.x.Brokers), s.x.Uncommon
+	x.Unclean, x.Moving = s.x.Unclean, s.x.Moving
+	x.Partitions, x.Apart = s.x.Partitions, s.x.Apart
+	x.ISR, x.Eligible = s.x.ISR, s.x.Eligible
+}
+
+// addLags adds what the followers of this broker lack now.
+func (c *Cluster) addLags(x *view.Cluster) {
+	if c.Lags == nil {
+		return
+	}
+	lags := c.Lags()
+	for i := range x.Brokers {
+		b := &x.Brokers[i]
+		var lag replica.Lag
+		lag, b.Follows = lags[b.ID]
+		b.Lag = view.Lag{Records: lag.Records, Ms: lag.Longest.Milliseconds()}
+	}
+}
+
 // brokers adds the registered brokers.
 func (s *survey) brokers() {
-	var lags map[int32]replica.Lag
-	if s.c.Lags != nil {
-		lags = s.c.Lags()
-	}
 	none := view.Partitions{Names: []string{}} // also a list in JSON
 	for i, b := range s.img.Brokers() {
 		state, _ := s.img.State(b.ID)
@@ -111,9 +157,6 @@ func (s *survey) brokers() {
 		if len(b.Listeners) > 0 {
 			seen.Address = address(b.Listeners[0].Host, b.Listeners[0].Port)
 		}
-		var lag replica.Lag
-		lag, seen.Follows = lags[b.ID]
-		seen.Lag = view.Lag{Records: lag.Records, Ms: lag.Longest.Milliseconds()}
 		for _, d := range state.Unable {
 			switch d.Why {
 			case metadata.DirFailed:
@@ -186,7 +229,7 @@ func (s *survey) partitions() {
 			if p.Lost() {
 				s.x.Unclean.Add(t.Name, i)
 			}
-			if p.Leader < 0 || len(p.ISR) < s.c.MinISR(s.img, t, p) || slices.ContainsFunc(p.ISR, s.away) {
+			if p.Leader < 0 || len(p.ISR) < s.c.MinISR(s.img, t, p) || slices.ContainsFunc(p.ISR, s.apart) {
 				s.x.Apart++
 			}
 			if len(p.Adding)+len(p.Removing) > 0 {
@@ -211,11 +254,8 @@ func (s *survey) partitions() {
 	}
 }
 
-// away reports whether this broker does not reach another one.
-func (s *survey) away(broker int32) bool {
-	return slices.Contains(s.x.Quorum.Away, broker) ||
-		slices.ContainsFunc(s.x.Unreached, func(x view.Unreached) bool { return x.Broker == broker })
-}
+// apart reports whether this broker does not reach another one.
+func (s *survey) apart(broker int32) bool { return slices.Contains(s.away, broker) }
 
 // led adds a partition with a leader.
 func (s *survey) led(t *metadata.Topic, index int32, p *metadata.Partition) {

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -74,14 +73,11 @@ func describe(d *storage.Dir) view.Dir {
 	if space.Known {
 		x.Space = view.Space(space.Level.String())
 	}
-	for _, l := range d.Logs() {
-		x.Logs++
+	x.Logs = len(d.Logs())
+	x.KeptLogs, x.Kept = d.SizeLimits()
+	for _, l := range d.Faulty() {
 		if l.Offline() != nil {
 			x.Offline++
-		}
-		if c := l.Config().Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
-			x.KeptLogs++
-			x.Kept += min(c.RetentionBytes, math.MaxInt64-x.Kept)
 		}
 	}
 	return x

@@ -29,8 +29,10 @@ type Logs struct {
 	// copies.
 	Copying func(*replica.Partition) view.Copying
 
-	// refusing has since when logs have accepted no records. Only the Monitor's goroutine uses it.
+	// refusing has since when logs have accepted no records, and topics is what the last image
+	// says. Only the Monitor's goroutine uses them.
 	refusing map[metadata.TopicPartition]time.Time
+	topics   topicFaults
 }
 
 // Each calls yield for every partition of this broker: first those that the metadata assign to it,
@@ -43,19 +45,27 @@ func (r *reading) each(yield func(*view.Log)) (topics []view.Topic) {
 	for t := range r.img.Topics() {
 		topics = append(topics, r.topic(t, yield))
 	}
-	var x view.Log
 	for _, l := range r.Storage.Logs() {
-		id := l.ID()
-		tp := metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}
-		if p := r.img.Partition(tp); p == nil || !slices.Contains(p.Replicas, r.Self) {
-			x = stored(l)
-			x.TopicID = metadata.FormatID(id.Topic)
-			if x.Error == "" || r.Storage.Get(id) == l { // not one that is deleted now
-				yield(&x)
-			}
+		if id := l.ID(); !r.assigns(metadata.TopicPartition{Topic: id.Topic, Partition: id.Partition}) {
+			r.unassigned(l, yield)
 		}
 	}
 	return topics
+}
+
+// assigns reports whether the metadata assign a partition to this broker.
+func (r *reading) assigns(tp metadata.TopicPartition) bool {
+	p := r.img.Partition(tp)
+	return p != nil && slices.Contains(p.Replicas, r.Self)
+}
+
+// unassigned calls yield for a log that the metadata do not assign to this broker.
+func (r *reading) unassigned(l *storage.Log, yield func(*view.Log)) {
+	x := stored(l)
+	x.TopicID = metadata.FormatID(l.ID().Topic)
+	if x.Error == "" || r.Storage.Get(l.ID()) == l { // not one that is deleted now
+		yield(&x)
+	}
 }
 
 // Topics returns all topics of the cluster.
@@ -95,12 +105,12 @@ func (r *reading) topic(t *metadata.Topic, yield func(*view.Log)) view.Topic {
 		Profile: conf.Profile.Name, Weak: conf.Profile.Ack == durability.Written, Cleanup: cmp.Or(conf.Cleanup.Policy(), "none")}
 	var x view.Log
 	for i, p := range t.Partitions.All() {
-		if slices.Contains(p.Replicas, r.Self) {
-			x = r.assigned(t, i, p)
+		if !slices.Contains(p.Replicas, r.Self) {
+			continue
+		}
+		var held bool
+		if x, held = r.assigned(t, i, p); held {
 			x.TopicID = sum.ID
-			if x.Error != "" && r.retired(t.ID, i) {
-				continue
-			}
 			if x.Exists { // not the limits of the local disks
 				x.RetentionMs, x.RetentionBytes = milliseconds(set.Conf.Retention), max(set.Conf.RetentionBytes, -1)
 			}
@@ -120,8 +130,15 @@ func (r *reading) retired(topic [16]byte, index int32) bool {
 	return errors.Is(err, replica.ErrUnknownPartition)
 }
 
-// assigned describes a partition that the metadata assign to this broker.
-func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition) view.Log {
+// assigned describes a partition that the metadata assign to this broker, without its TopicID. held
+// is false if the broker has given it up.
+func (r *reading) assigned(t *metadata.Topic, index int32, p *metadata.Partition) (x view.Log, held bool) {
+	x = r.described(t, index, p)
+	return x, x.Error == "" || !r.retired(t.ID, index)
+}
+
+// described is assigned without regard to a partition that was given up.
+func (r *reading) described(t *metadata.Topic, index int32, p *metadata.Partition) view.Log {
 	tp := metadata.TopicPartition{Topic: t.ID, Partition: index}
 	at, err := r.Replicas.Partition(t.ID, index)
 	var l *storage.Log

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,9 +10,9 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/txn"
 	"github.com/chronik-io/chronik/internal/coordinator/txn/gate"
 	"github.com/chronik-io/chronik/internal/health/checks"
-	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -19,7 +20,6 @@ import (
 // leads.
 type OpenTransactions struct {
 	Self     int32
-	Image    func() *metadata.Image
 	Replicas *replica.Manager
 	Gate     *gate.Gate
 	Limit    time.Duration // transaction.max.timeout.ms
@@ -28,27 +28,24 @@ type OpenTransactions struct {
 // at returns the led partitions with a transaction that is open, or whose marker is not below the
 // high watermark.
 func (r *OpenTransactions) at(now time.Time) (all []view.Held) {
-	for t := range r.Image().Topics() {
-		for i, at := range t.Partitions.All() {
-			if at.Leader != r.Self {
-				continue
-			}
-			p, err := r.Replicas.Partition(t.ID, i)
-			if err != nil {
-				continue // its log is not open yet
-			}
-			u := p.Unstable(now)
-			if !u.Held {
-				continue
-			}
-			h := view.Held{Topic: t.Name, Partition: i, Open: u.Open, Count: len(p.OpenTransactions()), Lag: u.Records, Age: u.Age,
-				Limit: r.Limit, First: u.Holder.First, ProducerID: u.Holder.ID, Epoch: u.Holder.Epoch}
-			if who, ok := r.Gate.Holder(p, u.Holder.ID); ok && u.Open {
-				h.TransactionalID, h.Client, h.Host = who.TransactionalID, who.ClientID, who.Address
-			}
-			all = append(all, h)
+	for _, p := range r.Replicas.Unstable() {
+		if leader, _ := p.Leader(); leader != r.Self {
+			continue
 		}
+		u := p.Unstable(now)
+		if !u.Held {
+			continue
+		}
+		h := view.Held{Topic: p.Log().Topic(), Partition: p.Log().ID().Partition, Open: u.Open, Count: len(p.OpenTransactions()),
+			Lag: u.Records, Age: u.Age, Limit: r.Limit, First: u.Holder.First, ProducerID: u.Holder.ID, Epoch: u.Holder.Epoch}
+		if who, ok := r.Gate.Holder(p, u.Holder.ID); ok && u.Open {
+			h.TransactionalID, h.Client, h.Host = who.TransactionalID, who.ClientID, who.Address
+		}
+		all = append(all, h)
 	}
+	sorts.Sort(all, func(a, b view.Held) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
 	return all
 }
 

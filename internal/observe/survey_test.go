@@ -364,3 +364,28 @@ func TestALaggingFollowerIsTheSameEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// What an image says is read once. What does not follow from it is always as it is now, and what
+// one caller gets does not change with the next call.
+func TestAnImageIsReadOnce(t *testing.T) {
+	w := newWorld(t)
+	w.facts.Self = 1
+	read := 0
+	w.facts.MinISR = func(*metadata.Image, *metadata.Topic, *metadata.Partition) int { read++; return 2 }
+	w.facts.Lags = func() map[int32]replica.Lag { return map[int32]replica.Lag{3: {Records: int64(read)}} }
+	first, text := w.facts.View(), func(c *view.Cluster) string { return fmt.Sprintf("%+v", *c) }
+	was, once := text(first), read
+	for range 3 {
+		w.at(time.Now())
+	}
+	if read != once || once == 0 {
+		t.Errorf("the image was read %d times, want once", read/max(once, 1))
+	}
+	w.partition(metadata.Partition{Leader: 1, ISR: []int32{1}})
+	if next := w.facts.View(); next.Apart != 1 || next.Brokers[2].OutOfSync.Count != 1 || next.Brokers[2].Lag.Records != int64(read) {
+		t.Errorf("after a change: %+v", next)
+	}
+	if now := text(first); now != was {
+		t.Errorf("a view has changed from %s to %s", was, now)
+	}
+}

@@ -3,6 +3,7 @@ package replica
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -124,6 +125,14 @@ func (m *Manager) Failed() []Failure {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return all
+}
+
+// WithoutLog returns the partitions of this broker that have no log, also if it is being created,
+// in any order.
+func (m *Manager) WithoutLog() []metadata.TopicPartition {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Collect(maps.Keys(m.missing))
 }
 
 // unmade returns the directories in which a log could not be made. It is tried again.

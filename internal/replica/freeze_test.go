@@ -39,7 +39,7 @@ func freezableIn(t testing.TB, s *storage.Manager, n int32) (*Manager, []*Partit
 	list := make([]*Partition, n)
 	for i, l := range logs {
 		list[i] = newPartition(l, &m.env)
-		m.partitions[list[i].tp()] = list[i]
+		m.setLocked(list[i].tp(), list[i])
 	}
 	return m, list
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,9 +101,10 @@ type Manager struct {
 	replaced bool            // the newest image shows another process as this broker; guarded by roles
 
 	mu         sync.RWMutex
-	partitions map[metadata.TopicPartition]*Partition
-	missing    map[metadata.TopicPartition]*missing // assigned to this broker, without a log
-	made       map[*storage.Dir]time.Time           // when each directory has last created logs
+	partitions map[metadata.TopicPartition]*Partition // setLocked changes it
+	list       []*Partition                           // values of partitions; nil if these have changed since
+	missing    map[metadata.TopicPartition]*missing   // assigned to this broker, without a log
+	made       map[*storage.Dir]time.Time             // when each directory has last created logs
 	// fence has the partitions that this broker must not lead before their epoch is raised (I9).
 	fence     map[metadata.TopicPartition]Waiting
 	watchers  []func(*metadata.Topic, int32)
@@ -221,15 +224,27 @@ func (m *Manager) newest() *metadata.Image {
 	return m.image
 }
 
-// Partitions returns all partitions of this broker.
+// Partitions returns all partitions of this broker. The caller must not change the slice.
 func (m *Manager) Partitions() []*Partition {
 	m.mu.RLock()
-	defer m.mu.RUnlock()
-	list := make([]*Partition, 0, len(m.partitions))
-	for _, p := range m.partitions {
-		list = append(list, p)
+	list := m.list
+	m.mu.RUnlock()
+	if list != nil {
+		return list
 	}
-	return list
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = slices.Collect(maps.Values(m.partitions))
+	return m.list
+}
+
+// setLocked sets a partition; nil removes it. The caller holds mu.
+func (m *Manager) setLocked(tp metadata.TopicPartition, p *Partition) {
+	if m.list = nil; p != nil {
+		m.partitions[tp] = p
+	} else {
+		delete(m.partitions, tp)
+	}
 }
 
 // CanCreate returns why clients may not create partitions now, nil if they may; see
@@ -407,7 +422,7 @@ func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) bool {
 		p.found = max(p.found, x.led)
 	}
 	p.tier.Store(m.image.Tier(tp))
-	m.partitions[tp] = p
+	m.setLocked(tp, p)
 	return true
 }
 
@@ -459,7 +474,7 @@ func (m *Manager) retire(topics []*metadata.Topic) {
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
 			m.mu.Lock()
 			p := m.partitions[tp]
-			delete(m.partitions, tp)
+			m.setLocked(tp, nil)
 			delete(m.fence, tp)
 			m.mu.Unlock()
 			if p != nil {

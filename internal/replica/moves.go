@@ -137,7 +137,7 @@ func (m *Manager) adoptMoved(l *storage.Log) {
 	m.mu.Lock()
 	p := m.partitions[tp]
 	if p != nil && known {
-		delete(m.partitions, tp)
+		m.setLocked(tp, nil)
 		m.missing[tp] = &missing{wanted: w, queued: true, dir: l.Dir(), since: time.Now(), led: p.LeaderEpoch()}
 	}
 	m.mu.Unlock()

@@ -175,7 +175,7 @@ func (m *Manager) release(w wanted, l *storage.Log) (x leave, leaves bool) {
 	tp := w.tp()
 	m.mu.Lock()
 	p, missing := m.partitions[tp], m.missing[tp]
-	delete(m.partitions, tp)
+	m.setLocked(tp, nil)
 	delete(m.missing, tp)
 	delete(m.fence, tp)
 	x.tp = tp

@@ -3,6 +3,7 @@ package replica
 import (
 	"time"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 )
 
@@ -31,4 +32,19 @@ func (p *Partition) Unstable(now time.Time) (u Unstable) {
 		u.Held, u.Open, u.Holder, u.Age = true, x.Open, x.Producer, max(0, now.Sub(time.UnixMilli(x.Since)))
 	}
 	return u
+}
+
+// Unstable returns the partitions of this broker with a transaction that readers of committed
+// records wait for, or waited for a moment ago, in any order. The time that it takes depends on
+// their number.
+func (m *Manager) Unstable() (list []*Partition) {
+	logs := m.opt.Storage.Unstable()
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, l := range logs {
+		if p := m.partitions[metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}]; p != nil {
+			list = append(list, p)
+		}
+	}
+	return list
 }

@@ -87,7 +87,7 @@ func (d *Dir) checkOnce(last sighting, pause func() bool) (now sighting, ended b
 			absent.Files++
 		}
 		if l.absent.Store(absent); absent != nil {
-			d.flawed.Store(true)
+			d.suspects.Name(l)
 		}
 	}
 	return now, true

@@ -186,7 +186,7 @@ func (d *Dir) isDeleted(dir string) (bool, error) {
 func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.list, maps.Clone(d.deleted)
+	return d.logsLocked(), maps.Clone(d.deleted)
 }
 
 // tombstones returns the checkpoint entries of deleted logs. It forgets those whose frames and

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/few"
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/series"
@@ -71,12 +73,15 @@ type Dir struct {
 
 	turnover turnover
 	scarce   scarcity
+	suspects few.Set[*Log] // logs that may be faulty; see Faulty
+	unstable few.Set[*Log] // logs with transactions that readers of committed records wait for
 	life     atomic.Pointer[dirLife]
 
 	mu        sync.Mutex
 	logs      map[ID]*Log
-	list      []*Log            // values of logs; replaced, never changed
+	list      []*Log            // values of logs; nil if they have changed since, and never changed itself
 	broken    map[*Log]*mending // logs that the maintenance goroutine must repair
+	limits    *sizeLimits       // nil if logs have changed since
 	deleted   map[ID]tombstone
 	replaced  map[ID]ReplacedLog
 	futures   []future        // that the start has found; used by Open only
@@ -102,9 +107,8 @@ type Dir struct {
 	tasks
 	retention                 retentionLoop
 	scrubbing                 scrubbing
-	flawed                    atomic.Bool // one of its logs has or had flaws
-	compactingMu              vfs.Mutex   // held during a compaction pass
-	pace                      pause.Pace  // of what compaction reads and writes
+	compactingMu              vfs.Mutex  // held during a compaction pass
+	pace                      pause.Pace // of what compaction reads and writes
 	cleaning                  atomic.Pointer[Cleaning]
 	cleaningChanged           chan struct{} // capacity 1: SetCleaning has changed cleaning
 	sweeps, repairs, pressure chan struct{} // capacity 1 each: a sweep, repairs or flushes for memory are due
@@ -147,12 +151,48 @@ func (d *Dir) Clean() bool { return d.clean }
 func (d *Dir) Logs() []*Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.logsLocked()
+}
+
+// logsLocked returns the values of logs. The caller holds mu, and must not change the slice.
+func (d *Dir) logsLocked() []*Log {
+	if d.list == nil {
+		d.list = slices.Collect(maps.Values(d.logs))
+	}
 	return d.list
 }
 
-// relistLocked sets list to the values of logs. The caller holds mu.
-func (d *Dir) relistLocked() {
-	d.list = slices.Collect(maps.Values(d.logs))
+// relistLocked is called after each change of logs. The caller holds mu.
+func (d *Dir) relistLocked() { d.list, d.limits = nil, nil }
+
+// limitsChanged is called after a change of a log's retention.
+func (d *Dir) limitsChanged() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.limits = nil
+}
+
+// sizeLimits is the result of Dir.SizeLimits.
+type sizeLimits struct {
+	logs  int
+	bytes int64
+}
+
+// SizeLimits returns how many logs only their size limits, and the sum of these limits
+// (retention.bytes).
+func (d *Dir) SizeLimits() (logs int, bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.limits == nil {
+		d.limits = &sizeLimits{}
+		for _, l := range d.logs {
+			if c := &l.cfg.Load().Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
+				d.limits.logs++
+				d.limits.bytes += min(c.RetentionBytes, math.MaxInt64-d.limits.bytes)
+			}
+		}
+	}
+	return d.limits.logs, d.limits.bytes
 }
 
 // OpenDir opens a log directory, creating it if it is missing or empty, and recovers its logs. If

@@ -142,9 +142,6 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	l.life.found = found
 	end := max(l.written.Load(), l.durable.Load())
 	l.mu.Unlock()
-	if e == loglife.FoundDamaged {
-		l.dir.flawed.Store(true) // see Flawed
-	}
 	if !was.Allows(loglife.AsFound) {
 		l.dir.stats.offline.Inc()
 	}

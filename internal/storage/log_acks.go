@@ -44,6 +44,7 @@ func (l *Log) Configure(cfg Config) {
 		l.dir.journal.Sync()
 	}
 	if old.Cleanup != cfg.Cleanup {
+		l.dir.limitsChanged()
 		l.dir.applyRetentionSoon(l)
 	}
 }

@@ -127,6 +127,7 @@ func (l *Log) setCleanup(c Cleanup) {
 	now := *l.cfg.Load()
 	now.Cleanup = c
 	l.cfg.Store(&now)
+	l.dir.limitsChanged()
 	if l.acks.pending != nil {
 		next := *l.acks.pending
 		next.Cleanup = c

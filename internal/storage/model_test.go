@@ -275,6 +275,7 @@ func (w *world) live() {
 		}
 		w.withReader(w.step)
 		w.poll()
+		w.few()
 	}
 }
 

@@ -65,13 +65,9 @@ func (l *Log) Damaged() error {
 	return nil
 }
 
-// Damaged returns the logs that have known unreadable ranges. It is called often, and examines no
-// log if none had any since the start.
+// Damaged returns the logs that have known unreadable ranges.
 func (d *Dir) Damaged() (logs []*Log) {
-	if !d.flawed.Load() {
-		return nil
-	}
-	for _, l := range d.Logs() {
+	for _, l := range d.Faulty() {
 		if l.Damaged() != nil {
 			logs = append(logs, l)
 		}
@@ -137,7 +133,7 @@ func (l *Log) storeFlaws() {
 // noteFlawed makes Damages inspect the log's segments.
 func (l *Log) noteFlawed() {
 	l.flawed.Store(true)
-	l.dir.flawed.Store(true)
+	l.dir.suspects.Name(l)
 }
 
 // flawsLocked returns the known flaws for a checkpoint. The caller holds mu.

@@ -91,7 +91,7 @@ func (d *Dir) recover() error {
 		debug.FreeOSMemory()
 	}
 	if r.ckpt != nil && !d.clean {
-		d.log.Info("recovered", zap.Int("partitions", len(d.list)), zap.Duration("took", time.Since(r.began)))
+		d.log.Info("recovered", zap.Int("partitions", len(d.Logs())), zap.Duration("took", time.Since(r.began)))
 	}
 	d.stats.recovery.Set(time.Since(r.began).Seconds())
 	return nil
@@ -320,7 +320,7 @@ func (r *recovery) openEntry(lc *checkpoint.Log, cfg Config) *found {
 	f := foundAs(l, lc)
 	l.acks.lossy.Store(lc.Lossy)
 	if l.partial.Store(lc.Partial); lc.Partial {
-		d.flawed.Store(true)
+		d.suspects.Name(l)
 	}
 	if f.err = l.restore(lc); lc.Offline != "" {
 		f.err = errors.New(lc.Offline)

@@ -70,7 +70,7 @@ func (l *Log) Lacks(why string) {
 	if !l.partial.CompareAndSwap(false, true) {
 		return
 	}
-	l.dir.flawed.Store(true)
+	l.dir.suspects.Name(l)
 	l.dir.log.Error("the log lacks records that another replica has, and counts as damaged; see chronikctl cluster health",
 		zap.Stringer("log", l),
 		zap.String("because", why))
@@ -96,13 +96,9 @@ func (l *Log) Whole() {
 	l.storePartial()
 }
 
-// Flawed returns the logs with a Flaw. It is called often, and examines no log if none had one
-// since the start.
+// Flawed returns the logs with a Flaw.
 func (d *Dir) Flawed() (logs []*Log) {
-	if !d.flawed.Load() {
-		return nil
-	}
-	for _, l := range d.Logs() {
+	for _, l := range d.Faulty() {
 		if l.Flaw() != nil {
 			logs = append(logs, l)
 		}

@@ -59,6 +59,13 @@ func (d *Dir) changed(l *Log, was loglife.State, e loglife.Event, now loglife.St
 		d.broken[l] = &mending{}
 	}
 	d.mu.Unlock()
+	switch {
+	case now == loglife.Deleted:
+		d.suspects.Drop(l)
+		d.unstable.Drop(l)
+	case !now.Allows(loglife.Append):
+		d.suspects.Name(l)
+	}
 	if !now.Allows(loglife.Append) {
 		d.run(func() { l.Commit(nil) }) // refuses the appends that wait for memory
 	}

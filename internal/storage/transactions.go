@@ -19,8 +19,11 @@ type unstable struct {
 // noteUnstableLocked must be called after each change of the producer state. The caller holds
 // producersMu.
 func (l *Log) noteUnstableLocked() {
-	if first := l.producers.FirstUnstable(); first != l.unstable.first.Load() {
+	if first, was := l.producers.FirstUnstable(), l.unstable.first.Load(); first != was {
 		l.unstable.first.Store(first)
+		if was == math.MaxInt64 {
+			l.dir.unstable.Name(l)
+		}
 	}
 	if decided := l.producers.NextDecided(); decided != l.unstable.decided.Load() {
 		l.unstable.decided.Store(decided)

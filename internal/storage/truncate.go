@@ -304,7 +304,7 @@ func (l *Log) cutReliedLocked(c *cutting) {
 		l.partial.Store(false)
 	case c.end < l.relied && !l.dir.opt.broken.has(keepCompacted):
 		l.partial.Store(true)
-		l.dir.flawed.Store(true)
+		l.dir.suspects.Name(l)
 	}
 }
 

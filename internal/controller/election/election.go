@@ -330,8 +330,11 @@ func (d Decider) Unclean(p metadata.Partition, reports []LogState) (metadata.Par
 // elect replaces a leader that cannot lead.
 func (d Decider) elect(p *metadata.Partition) {
 	if l := p.Leader; l != None && slices.Contains(p.ISR, l) && d.View.Online(l) && d.View.Running(l) {
-		to := d.fromISR(p, l)
-		if to == None || d.View.Active(l) && (d.View.Writes(l) || !d.View.Writes(to)) {
+		active := d.View.Active(l)
+		if active && d.View.Writes(l) {
+			return
+		}
+		if to := d.fromISR(p, l); to == None || active && !d.View.Writes(to) {
 			return // a draining leader stays if no other can lead, and one that cannot write if no other can
 		}
 	}

@@ -158,7 +158,7 @@ func (c *Coordinators) openTransactions(o *Options, applier *metadata.Applier) e
 	}
 	applier.Subscribe("transactions", c.Transactions.Apply)
 	o.Push("transactions", func(context.Context) error { c.Transactions.Close(); return nil })
-	open := &observe.OpenTransactions{Self: o.Conf.NodeID, Image: applier.Image, Replicas: o.Replicas, Gate: c.Gate,
+	open := &observe.OpenTransactions{Self: o.Conf.NodeID, Replicas: o.Replicas, Gate: c.Gate,
 		Limit: c.Transactions.MaxTimeout()}
 	o.Health.Add(open.Facts)
 	return errors.Join(metrics.RegisterTransactions(o.Registry, observe.Transactions(c.Transactions, c.Exchange, c.Gate)),

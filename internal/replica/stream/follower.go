@@ -184,6 +184,12 @@ func (f *follower) list() []*following {
 	return all
 }
 
+// halt states that the replica does not follow in this epoch.
+func (f *following) halt(why frame.Cause) {
+	f.halted.Store(uint32(why))
+	f.part.s.halted.Name(f.part)
+}
+
 // disconnected ends the slot because the connection ended.
 func (f *following) disconnected() {
 	f.part.mu.Lock()
@@ -358,7 +364,7 @@ func (f *follower) subscribe(x *following) {
 			return // this broker leads since then, and RoleChanged ends this stream next
 		}
 		x.state = stopped
-		x.halted.Store(uint32(frame.EpochAhead))
+		x.halt(frame.EpochAhead)
 		t.s.opt.Logger.Error("a replica has records of a later leader epoch than its leader; it does not follow; see chronikctl cluster health",
 			zap.Stringer("partition", t.p), zap.Int32("epoch", last), zap.Int32("leader's", x.epoch))
 		return

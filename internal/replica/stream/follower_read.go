@@ -402,7 +402,7 @@ func (f *following) truncate(slot uint32, end int64, reset bool) {
 		t.cutting = true
 	case errors.Is(err, replica.ErrDiverged):
 		f.off = frame.Offline{Slot: slot, Cause: frame.BelowHigh}
-		f.halted.Store(uint32(frame.BelowHigh))
+		f.halt(frame.BelowHigh)
 		t.s.count.refused.Add(1)
 		f.endLocked(0, stopped)
 	default:

@@ -34,17 +34,15 @@ type Stopped struct {
 	Ahead bool
 }
 
+// isHalted reports whether the partition is a replica that has stopped.
+func (t *part) isHalted() bool {
+	x := t.following.Load()
+	return x != nil && x.halted.Load() != 0
+}
+
 // Stopped returns the replicas that have stopped, sorted by leader and name.
 func (s *Streams) Stopped() (list []Stopped) {
-	s.mu.Lock()
-	parts := make([]*part, 0, 16)
-	for _, t := range s.parts {
-		if x := t.following.Load(); x != nil && x.halted.Load() != 0 {
-			parts = append(parts, t)
-		}
-	}
-	s.mu.Unlock()
-	for _, t := range parts {
+	for _, t := range s.halted.All((*part).isHalted) {
 		if x := t.following.Load(); x != nil {
 			if cause := frame.Cause(x.halted.Load()); cause != 0 {
 				list = append(list, Stopped{t.p, x.from.leader, cause == frame.EpochAhead})

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/few"
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/link/frame"
 	"github.com/chronik-io/chronik/internal/pause"
@@ -73,6 +74,7 @@ type Streams struct {
 	copies pace // of all copies with a limit
 	serial atomic.Uint64
 	count  counters
+	halted few.Set[*part]  // partitions that may not follow their leaders; see Stopped
 	failed series.Failures // by message, partition and broker
 	// several reports whether the replicas are in more than one log directory.
 	several atomic.Bool

@@ -49,8 +49,8 @@ const (
 
 // ground lists the leaf packages of this module that every package may import, as it may import the
 // standard library.
-var ground = []string{"internal/breakrules", "internal/bytesio", "internal/label", "internal/pattern", "internal/pause", "internal/series",
-	"internal/share", "internal/sorts"}
+var ground = []string{"internal/breakrules", "internal/bytesio", "internal/few", "internal/label", "internal/pattern", "internal/pause",
+	"internal/series", "internal/share", "internal/sorts"}
 
 // importRules returns the rule of every package, by its path without the module path. Add a new
 // package here and to docs/architecture.md in the same commit.
@@ -65,7 +65,7 @@ func importRules() map[string]importRule {
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
 		"internal/bufpool":     {never: []string{osPkg, cobraPkg, yamlPkg, kmsgPkg, netPkg}, because: leafReason}, // it maps memory
 		"internal/groupcommit": leaf(),
-		"internal/breakrules":  leaf(), "internal/bytesio": leaf(),
+		"internal/breakrules":  leaf(), "internal/bytesio": leaf(), "internal/few": leaf(),
 		"internal/label":   leaf(),
 		"internal/pause":   leaf(),
 		"internal/series":  leaf(),

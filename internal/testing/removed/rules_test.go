@@ -187,7 +187,7 @@ var rules = []rule{
 	{"two brokers that confirm a deletion at the same time leave its tombstone", "controller/deletion.go",
 		"txn.If = append(txn.If, unchanged(kv))\n\t\t\treturn nil", "return nil", "TestBrokersConfirmAtTheSameTime"},
 	{"a leader that cannot write leads on although another replica can", "controller/election/election.go",
-		"d.View.Active(l) && (d.View.Writes(l) || !d.View.Writes(to))", "d.View.Active(l)", "TestDecisions"},
+		"if active && d.View.Writes(l) {", "if active {", "TestDecisions"},
 	{"a preferred replica that cannot write is elected", "controller/election/election.go",
 		"!d.able(first) || !d.View.Writes(first) ||", "!d.able(first) ||", "TestDecisions"},
 	{"a broker that no other can connect to leads", "controller/decide.go",
