@@ -112,7 +112,8 @@ func TestTopicsAreChecked(t *testing.T) {
 	// It is found by events: those who read all logs find the same.
 	var all []view.Log
 	var events checks.Facts
-	logs := *b.components.logs
+	l := b.components.logs
+	logs := observe.Logs{Self: l.Self, Image: l.Image, Replicas: l.Replicas, Storage: l.Storage, Settings: l.Settings}
 	logs.Facts(&events)
 	logs.Each(func(x *view.Log) {
 		if x.Offline {

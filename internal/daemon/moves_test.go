@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/testing/errfs"
+	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/tools/ctl"
 	ctlapp "github.com/chronik-io/chronik/internal/tools/ctl/app"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -310,6 +311,43 @@ func TestAMoveThatStandsStillIsReported(t *testing.T) {
 		eventually(t, "the log is where it belongs", func() bool { return strings.Join(whereIs(t, admin, "t", 0), " ") == want })
 		if text := found(t, ask); strings.Contains(text, "moves to") {
 			t.Error(text)
+		}
+	}
+}
+
+// While a log has left one directory and cannot come to the other one, its partition is offline,
+// and is found. Afterwards, it is in every list once.
+func TestALogBetweenDirectoriesIsFound(t *testing.T) {
+	for _, rule := range []errfs.Rule{{Ops: errfs.Stat, Path: "/t-0"}, {Ops: errfs.Write, Path: "/checkpoint/*"}} {
+		errs := errfs.New(vfs.Memory())
+		b, ask := startHere(t, errs, "chronik.disk.min.free.bytes=0", "log.dirs=/one,/two")
+		fill(t, b, "t", 1, 3)
+		c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.TransactionalID("x"), kgo.TransactionTimeout(10*time.Minute))
+		must.OK(t, err)
+		t.Cleanup(c.Close)
+		must.OK(t, c.BeginTransaction())
+		must.OK(t, c.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr())
+		admin := kadm.NewClient(c)
+		to := map[string]string{"/one": "/two", "/two": "/one"}[whereIs(t, admin, "t", 0)[0]]
+		rule.Path, rule.Err = to+rule.Path, syscall.EIO
+		errs.Add(rule)
+		if failed := moveAll(t, admin, to, "t", 0); len(failed) > 0 && failed[0] != nil {
+			t.Fatal(failed)
+		}
+		eventually(t, "it is found", func() bool {
+			return strings.Contains(found(t, ask), "bad partition partition t-0: it can be neither written nor read: ")
+		})
+		errs.Clear()
+		eventually(t, "the log has moved", func() bool { return strings.Join(whereIs(t, admin, "t", 0), " ") == to })
+		eventually(t, "nothing is found", func() bool { return found(t, ask) == "" })
+		held := 0
+		for _, p := range b.components.replicas.Unstable() {
+			if p.Log().Topic() == "t" {
+				held++
+			}
+		}
+		if text := body(t, b, "/metrics"); held != 1 || !strings.Contains(text, "\nchronik_txn_open{") {
+			t.Errorf("%d partitions t-0 have an open transaction; the metrics begin with %.300s", held, text)
 		}
 	}
 }

@@ -27,15 +27,9 @@ func (s *Set[K]) Name(k K) {
 	s.named[k] = s.events
 }
 
-// Drop removes a member that is no longer in the large set.
-func (s *Set[K]) Drop(k K) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.named, k)
-}
-
 // All returns the members that have the property, in any order. has reports whether a member has
-// it, and is called without a lock for each member that was named since All found it without.
+// it, and is called without a lock for each member that was named since All found it without. It is
+// also called for members that have left the large set, and must not report those.
 func (s *Set[K]) All(has func(K) bool) (all []K) {
 	type name struct {
 		k     K

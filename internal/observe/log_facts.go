@@ -86,6 +86,9 @@ func (r *reading) suspects(yield func(*view.Log)) {
 	for _, tp := range r.Replicas.WithoutLog() {
 		list[tp] = true
 	}
+	for _, x := range r.Storage.Moves() { // its log may have left one directory, and not be in the other one
+		list[metadata.TopicPartition{Topic: x.ID.Topic, Partition: x.Partition}] = true
+	}
 	var rest []*storage.Log
 	for _, l := range r.Storage.Faulty() {
 		tp := metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}

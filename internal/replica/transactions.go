@@ -42,7 +42,7 @@ func (m *Manager) Unstable() (list []*Partition) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, l := range logs {
-		if p := m.partitions[metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}]; p != nil {
+		if p := m.partitions[metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}]; p != nil && p.log == l {
 			list = append(list, p)
 		}
 	}

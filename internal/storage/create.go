@@ -108,6 +108,7 @@ func writePartitionMeta(fsys vfs.FS, dir string, id ID) error {
 
 // add registers logs in the directory and returns the tombstones that they replace.
 func (d *Dir) add(logs []*Log) (buried []tombstone) {
+	defer d.nameHeld(logs) // after mu is released
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range logs {

@@ -6,16 +6,14 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// Faulty returns the logs that do not accept or do not serve records, and those with a Flaw. Logs
-// that are being deleted are not faulty. The time that it takes depends on the number of faulty
-// logs, not of all.
-func (d *Dir) Faulty() []*Log { return d.suspects.All((*Log).faulty) }
-
-// faulty reports whether Faulty has the log.
-func (l *Log) faulty() bool {
-	state := l.state()
-	return state != loglife.Deleted && (!state.Allows(loglife.Append) || l.Flaw() != nil)
+// Faulty returns the logs of the directory that do not accept or do not serve records, and those
+// with a Flaw. The time that it takes depends on their number, not on that of all logs.
+func (d *Dir) Faulty() []*Log {
+	return d.suspects.All(func(l *Log) bool { return d.holds(l) && l.faulty() })
 }
+
+// faulty reports whether Faulty has the log of a directory.
+func (l *Log) faulty() bool { return !l.is(loglife.Append) || l.Flaw() != nil }
 
 // Faulty returns the logs of all directories that Dir.Faulty does.
 func (m *Manager) Faulty() (logs []*Log) {
@@ -25,15 +23,39 @@ func (m *Manager) Faulty() (logs []*Log) {
 	return logs
 }
 
-// Unstable returns the logs of all directories with a FirstUnstable. The time that it takes depends
+// Unstable returns the logs of the directory with a FirstUnstable. The time that it takes depends
 // on their number, as for Faulty.
+func (d *Dir) Unstable() []*Log {
+	return d.unstable.All(func(l *Log) bool { return d.holds(l) && l.isUnstable() })
+}
+
+func (l *Log) isUnstable() bool { return l.unstable.first.Load() != math.MaxInt64 }
+
+// Unstable returns the logs of all directories that Dir.Unstable does.
 func (m *Manager) Unstable() (logs []*Log) {
 	for _, d := range m.dirs {
-		logs = append(logs, d.unstable.All((*Log).isUnstable)...)
+		logs = append(logs, d.Unstable()...)
 	}
 	return logs
 }
 
-func (l *Log) isUnstable() bool {
-	return l.unstable.first.Load() != math.MaxInt64 && l.state() != loglife.Deleted
+// holds reports whether a log is one of the directory. Others may have been named: those that could
+// not be taken over from another directory, and those whose deletion has ended.
+func (d *Dir) holds(l *Log) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.logs[l.id] == l
+}
+
+// nameHeld names logs that the directory has just begun to hold. Before that, they may have been
+// named and forgotten.
+func (d *Dir) nameHeld(logs []*Log) {
+	for _, l := range logs {
+		if l.Flaw() != nil {
+			d.suspects.Name(l)
+		}
+		if l.isUnstable() {
+			d.unstable.Name(l)
+		}
+	}
 }

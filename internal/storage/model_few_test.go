@@ -9,7 +9,7 @@ func (w *world) few() {
 		return
 	}
 	w.found("faulty", (*Log).faulty, d.Faulty)
-	w.found("unstable", (*Log).isUnstable, func() []*Log { return d.unstable.All((*Log).isUnstable) })
+	w.found("unstable", (*Log).isUnstable, d.Unstable)
 	logs, size := d.SizeLimits()
 	for _, l := range d.Logs() {
 		if c := l.cfg.Load().Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
@@ -21,9 +21,14 @@ func (w *world) few() {
 	}
 }
 
-// found checks that find finds each log that has a property. Other goroutines may change a log
-// meanwhile, but not several times in a row.
+// found checks that find finds each log that has a property, and no log of another directory. Other
+// goroutines may change a log meanwhile, but not several times in a row.
 func (w *world) found(what string, has func(*Log) bool, find func() []*Log) {
+	for _, l := range find() {
+		if !slices.Contains(w.dir.Logs(), l) {
+			failf("%s is %s, and is not in the directory: %s", l, what, l.state())
+		}
+	}
 	for _, l := range w.dir.Logs() {
 		for try := 1; has(l) && !slices.Contains(find(), l) && has(l); try++ {
 			if try == 10 {

@@ -59,11 +59,7 @@ func (d *Dir) changed(l *Log, was loglife.State, e loglife.Event, now loglife.St
 		d.broken[l] = &mending{}
 	}
 	d.mu.Unlock()
-	switch {
-	case now == loglife.Deleted:
-		d.suspects.Drop(l)
-		d.unstable.Drop(l)
-	case !now.Allows(loglife.Append):
+	if !now.Allows(loglife.Append) {
 		d.suspects.Name(l)
 	}
 	if !now.Allows(loglife.Append) {
