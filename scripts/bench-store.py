@@ -155,9 +155,11 @@ class Broker:
         self.process = None
 
     def again(self, **settings):
-        """Restarts it with an empty store, so that its next snapshot is a first one."""
+        """Restarts it with a store that has only the mark of the cluster, so that its next snapshot is a first one."""
         self.stop()
-        shutil.rmtree(self.store)
+        for d in glob.glob(f"{self.store}/*/*"):
+            if os.path.basename(d) != "store":
+                shutil.rmtree(d) if os.path.isdir(d) else os.remove(d)
         os.sync()
         self.start(**settings)
 
