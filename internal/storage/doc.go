@@ -119,7 +119,7 @@
 //	debts.mu          the logs that wait until they owe fewer segments
 //	standstill.mu     the last state of the journal that was read
 //
-// The locks of the packages journal and segment come last.
+// The locks of the packages journal, segment and few come last.
 //
 // A goroutine must not wait for a log's right to commit while it holds the log's flushMu. Commit
 // does not wait for it, so a goroutine that holds flushMu may call Commit: when memory is released,

@@ -61,8 +61,6 @@ func (d *Dir) changed(l *Log, was loglife.State, e loglife.Event, now loglife.St
 	d.mu.Unlock()
 	if !now.Allows(loglife.Append) {
 		d.suspects.Name(l)
-	}
-	if !now.Allows(loglife.Append) {
 		d.run(func() { l.Commit(nil) }) // refuses the appends that wait for memory
 	}
 	if d.opt.broken.has(edgesOnly) {
