@@ -143,7 +143,7 @@ func TestFault07FlippedBitIsMetOnReading(t *testing.T) {
 	if err := l.Damaged(); err != nil {
 		t.Errorf("marked before a read: %v", err)
 	}
-	if logs := d.Damaged(); len(logs) > 0 {
+	if logs := d.Flawed(); len(logs) > 0 {
 		t.Errorf("%v are damaged before a read", logs)
 	}
 	for range 3 {
@@ -164,7 +164,7 @@ func TestFault07FlippedBitIsMetOnReading(t *testing.T) {
 	if err := l.Damaged(); !errors.Is(err, ErrCorrupt) || l.Offline() != nil || l.Err() != nil {
 		t.Errorf("marked with %v, offline %v", err, l.Offline())
 	}
-	if logs := d.Damaged(); len(logs) != 1 || logs[0] != l {
+	if logs := d.Flawed(); len(logs) != 1 || logs[0] != l {
 		t.Errorf("%v are damaged, want %v", logs, l)
 	}
 	lines := said.FilterMessageSnippet("damaged").All()

@@ -76,14 +76,6 @@ func (m *Manager) Logs() []*Log {
 	return slices.Collect(maps.Values(m.logs))
 }
 
-// Damaged returns the logs that have known unreadable ranges.
-func (m *Manager) Damaged() (logs []*Log) {
-	for _, d := range m.dirs {
-		logs = append(logs, d.Damaged()...)
-	}
-	return logs
-}
-
 // CanCreate returns why no partition should be created for a client now: every directory that
 // accepts records is low on space, or there is none. The error matches ErrLowSpace.
 func (m *Manager) CanCreate() (err error) {

@@ -65,16 +65,6 @@ func (l *Log) Damaged() error {
 	return nil
 }
 
-// Damaged returns the logs that have known unreadable ranges.
-func (d *Dir) Damaged() (logs []*Log) {
-	for _, l := range d.Faulty() {
-		if l.Damaged() != nil {
-			logs = append(logs, l)
-		}
-	}
-	return logs
-}
-
 // DamagedAt reports whether an offset is in a known unreadable range.
 func (l *Log) DamagedAt(offset int64) bool {
 	for _, d := range l.Damages() {

@@ -166,8 +166,8 @@ func damageAfterARestart(t *testing.T, b broken) int {
 	if known := l.Damages(); len(known) != len(lost) || len(known) > 0 && (known[0].From != 5 || known[0].Next != 6) {
 		t.Errorf("after a clean stop %+v is known, after a power loss %+v", known, lost)
 	}
-	if len(clean.Damaged()) != len(lost) {
-		t.Errorf("%d damaged logs", len(clean.Damaged()))
+	if len(clean.Flawed()) != len(lost) {
+		t.Errorf("%d damaged logs", len(clean.Flawed()))
 	}
 	return len(lost)
 }
