@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/pause"
@@ -25,10 +26,10 @@ type Attempts struct {
 }
 
 // Repeat returns a Store that repeats each failed call of under, until it succeeds, the error is
-// final, or the time is over. ErrNotFound, ErrRefused, ErrFull and io.EOF are final. So every call
-// has a deadline, whatever its context; that of a List moves with its names. Calls with equal
-// arguments have equal effects, so an attempt whose answer was lost, or that takes effect late,
-// does no harm.
+// final, or the time is over. ErrNotFound, ErrRefused, ErrFull and io.EOF are final, and so is an
+// error of the body of a Put, which Put returns. So every call has a deadline, whatever its
+// context; that of a List moves with its names. Calls with equal arguments have equal effects, so
+// an attempt whose answer was lost, or that takes effect late, does no harm.
 func Repeat(under Store, a Attempts) Store { return &repeating{under, a} }
 
 type repeating struct {
@@ -36,9 +37,17 @@ type repeating struct {
 	a     Attempts
 }
 
+// errBody marks errors of a body: the store is not their cause, and no attempt at it ends them.
+var errBody = errors.New("read the object to put")
+
 // final reports whether another attempt would have the same result.
 func final(err error) bool {
-	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || errors.Is(err, ErrFull) || errors.Is(err, io.EOF)
+	for _, last := range []error{ErrNotFound, ErrRefused, ErrFull, io.EOF, errBody} {
+		if errors.Is(err, last) {
+			return true
+		}
+	}
+	return false
 }
 
 // errHangs is the cause of the end of an attempt.
@@ -77,7 +86,29 @@ func counted(err error, n int) error {
 
 // Put implements Store.
 func (r *repeating) Put(ctx context.Context, name string, body Body) error {
-	return r.repeat(ctx, body.Size(), func(ctx context.Context) error { return r.under.Put(ctx, name, body) })
+	b := &noting{Body: body}
+	return r.repeat(ctx, body.Size(), func(ctx context.Context) error {
+		err := r.under.Put(ctx, name, b)
+		if failed := b.failed.Load(); err != nil && failed != nil {
+			err = fmt.Errorf("%w: %w", errBody, *failed)
+		}
+		return err
+	})
+}
+
+// noting is a body that notes its first error. A store may return another one for it.
+type noting struct {
+	Body
+	failed atomic.Pointer[error]
+}
+
+// ReadAt implements Body.
+func (b *noting) ReadAt(p []byte, off int64) (int, error) {
+	n, err := b.Body.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.failed.CompareAndSwap(nil, &err)
+	}
+	return n, err //nolint:wrapcheck // a store expects io.EOF
 }
 
 // Get implements Store.

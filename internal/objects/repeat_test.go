@@ -90,6 +90,42 @@ func TestFinalErrorsAreNotRepeated(t *testing.T) {
 	}
 }
 
+// unreadable is a body that counts its reads, which fail, perhaps after the end of the attempt.
+type unreadable struct {
+	after time.Duration
+	reads *int
+}
+
+var errUnreadable = errors.New("the log is closed")
+
+func (unreadable) Size() int64 { return 3 }
+
+func (u unreadable) ReadAt([]byte, int64) (int, error) {
+	*u.reads++
+	time.Sleep(u.after)
+	return 0, errUnreadable
+}
+
+// A body that cannot be read is no fault of the store. Whatever the store makes of it, the call
+// ends with the error of the body.
+func TestABodyThatCannotBeReadIsFinal(t *testing.T) {
+	for _, after := range []time.Duration{0, 15 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			reads := 0
+			err := objects.Repeat(store(t), attempts).Put(context.Background(), "x", unreadable{after, &reads})
+			if !errors.Is(err, errUnreadable) || after == 0 && reads != 1 || reads > 2 {
+				t.Errorf("%v after %d reads", err, reads)
+			}
+			time.Sleep(time.Minute) // a late attempt
+		})
+	}
+	s := store(t)
+	s.Add(faultstore.Rule{Ops: faultstore.Put, Err: faultstore.ErrInjected, Count: 2})
+	if err := objects.Repeat(s, attempts).Put(context.Background(), "x", bytes.NewReader([]byte("abc"))); err != nil {
+		t.Errorf("a body that can be read: %v", err)
+	}
+}
+
 // Every call has a deadline, whatever its context: it fails after about its total time. A transfer
 // has as much more as its bytes need.
 func TestCallsEndWhenTheStoreHangs(t *testing.T) {

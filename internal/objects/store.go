@@ -24,7 +24,7 @@ var (
 
 // Body is the bytes of an object: a *bytes.Reader or an *io.SectionReader. Its bytes must never
 // change, even after a call that failed: the call may still be in progress somewhere, and repeats
-// then write what earlier ones wrote.
+// then write what earlier ones wrote. If they cannot be read, the call fails and is not repeated.
 type Body interface {
 	io.ReaderAt
 	Size() int64 // in bytes; at least 1, as some stores refuse empty objects

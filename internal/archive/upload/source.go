@@ -86,7 +86,7 @@ func (b *Batch) scan(ctx context.Context, log Log, from, limit, most int64) (*so
 // add notes a read, and keeps its bytes.
 func (s *source) add(slice *storage.Slice) error {
 	at := s.end
-	s.hold(slice, s.size)
+	s.held, s.heldAt = appendParts(s.held[:0], slice), s.size
 	s.sum = crc32.Update(s.sum, castagnoli, s.held)
 	for rest := s.held; len(rest) > 0; {
 		b, next, err := record.Next(rest)
@@ -137,13 +137,6 @@ func (s *source) firstAborted() int64 {
 	return first
 }
 
-func (s *source) hold(slice *storage.Slice, pos int64) {
-	s.held, s.heldAt = s.held[:0], pos
-	for _, p := range slice.Parts {
-		s.held = append(s.held, p...)
-	}
-}
-
 // ReadAt implements io.ReaderAt. A call of Put that hangs may read while another one does.
 func (s *source) ReadAt(p []byte, off int64) (n int, err error) {
 	s.mu.Lock()
@@ -164,22 +157,39 @@ func (s *source) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// load holds the read with the byte at a position. The caller holds mu.
+// load holds the read with the byte at a position. The log may return the same batches in smaller
+// parts than before: a read of what is in memory ends elsewhere than one of files. The caller holds
+// mu.
 func (s *source) load(pos int64) error {
 	i := sort.Search(len(s.reads), func(i int) bool { return s.reads[i].pos > pos }) - 1
 	from, until := s.reads[i], readAt{s.size, s.end}
 	if i+1 < len(s.reads) {
 		until = s.reads[i+1]
 	}
-	slice, err := s.log.Read(from.offset, until.offset, int(until.pos-from.pos), true)
-	if err != nil {
-		return fmt.Errorf("%w again: %w", ErrLog, err)
+	size := int(until.pos - from.pos)
+	b := s.held[:0]
+	s.held = nil // until it is whole
+	for at := from.offset; len(b) < size; {
+		slice, err := s.log.Read(at, until.offset, size-len(b), true)
+		if err != nil {
+			return fmt.Errorf("%w again: %w", ErrLog, err)
+		}
+		if slice.Size == 0 || len(b)+slice.Size > size {
+			slice.Release()
+			return fmt.Errorf("%w again: %d bytes from offset %d on, and %d before", ErrLog, len(b)+slice.Size, from.offset, size)
+		}
+		at = slice.Next()
+		b = appendParts(b, &slice)
+		slice.Release()
 	}
-	defer slice.Release()
-	if int64(slice.Size) != until.pos-from.pos {
-		return fmt.Errorf("%w again: %d bytes from offset %d on, and %d before", ErrLog, slice.Size, from.offset,
-			until.pos-from.pos)
-	}
-	s.hold(&slice, from.pos)
+	s.held, s.heldAt = b, from.pos
 	return nil
+}
+
+// appendParts appends the bytes of a slice.
+func appendParts(b []byte, slice *storage.Slice) []byte {
+	for _, p := range slice.Parts {
+		b = append(b, p...)
+	}
+	return b
 }

@@ -29,6 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) objects.Store) {
 	}{
 		{"WhatWasPutIsRead", put},
 		{"APutIsRepeated", putAgain},
+		{"AnErrorOfTheBodyIsThatOfThePut", bodyFails},
 		{"ReadsEndWithEOF", reads},
 		{"AMissingObjectIsNotFound", missing},
 		{"ACopyIsAnObject", copies},
@@ -109,6 +110,35 @@ func putAgain(t *testing.T, s objects.Store) {
 	if got := List(t, s, ""); len(got) != 1 || got["a/b"] != 3000 {
 		t.Errorf("the store has %v", got)
 	}
+}
+
+// bodyFails: a Put fails if the bytes cannot be read, and leaves no object.
+func bodyFails(t *testing.T, s objects.Store) {
+	for _, size := range []int64{1000, 6 << 20} {
+		err := s.Put(context.Background(), "a/b", broken{size})
+		if !errors.Is(err, errBroken) {
+			t.Errorf("a body of %d bytes that cannot be read: %v", size, err)
+		}
+	}
+	for name := range List(t, s, "") {
+		if !objects.Unfinished(name) {
+			t.Errorf("the store has %s", name)
+		}
+	}
+}
+
+// broken is a body of whose bytes only half can be read.
+type broken struct{ size int64 }
+
+var errBroken = errors.New("the body is broken")
+
+func (b broken) Size() int64 { return b.size }
+
+func (b broken) ReadAt(p []byte, off int64) (int, error) {
+	if n := b.size/2 - off; n < int64(len(p)) {
+		return int(max(n, 0)), errBroken
+	}
+	return len(p), nil
 }
 
 func reads(t *testing.T, s objects.Store) {
