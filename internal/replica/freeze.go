@@ -134,7 +134,7 @@ func (p *Partition) cut() *Held {
 	}
 	h := p.log.Hold() // before the end is read: nothing below it is replaced any more
 	e, offline := p.Readable()
-	return &Held{Cut{TopicPartition: p.tp(), Epoch: r.epoch, Start: h.Start(), End: e.Ack, Offline: offline != nil}, h, p}
+	return &Held{Cut{TopicPartition: p.tp(), Epoch: r.epoch, Start: h.First(), End: e.Ack, Offline: offline != nil}, h, p}
 }
 
 // frozen reports whether nothing new may become visible. The caller holds mu.

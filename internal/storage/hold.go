@@ -18,14 +18,16 @@ var ErrNotHeld = errors.New("the log no longer has what it had")
 // and those below a later log start stay, where the Hold still reads them. Appends, retention,
 // deletions of records and truncations continue, and the log start moves.
 //
-// A Hold binds until Loosen or Release, and only while the disk has enough space. From then on it
-// notes what is lost: its reads of that fail, and Kept tells. All methods may be called
-// concurrently.
+// After Loosen, a Hold keeps nothing from compaction and retention. What a deletion of records
+// takes, and what local retention does because the object store has it, it keeps until Release. All
+// of that only while the disk has enough space. A Hold notes what is lost: its reads of that fail,
+// and Kept and Expired tell. All methods may be called concurrently.
 type Hold struct {
 	l *Log
 
 	// The following fields are guarded by Log.mu.
 	start    int64 // what is left of the log's records begins here
+	expired  int64 // retention has taken the records below since
 	low      int64 // the least end to which the log was truncated since; MaxInt64: it was not
 	loose    bool
 	replaced bool // compaction has replaced segments
@@ -40,15 +42,23 @@ func (l *Log) Hold() *Hold {
 	return h
 }
 
-// Start returns the log start that the Hold began with, or a later one below which segments are
+// First returns the log start that the Hold began with, or a later one below which segments are
 // gone.
-func (h *Hold) Start() int64 {
+func (h *Hold) First() int64 {
 	h.l.mu.RLock()
 	defer h.l.mu.RUnlock()
 	return h.start
 }
 
-// Loosen ends the effect of the Hold, and not its notes. It does not wait.
+// Expired returns the offset below which retention has taken the records since the Hold began, 0 if
+// it has taken none. The Hold may still have them.
+func (h *Hold) Expired() int64 {
+	h.l.mu.RLock()
+	defer h.l.mu.RUnlock()
+	return h.expired
+}
+
+// Loosen ends the effect of the Hold on compaction and retention. It does not wait.
 func (h *Hold) Loosen() {
 	h.l.mu.Lock()
 	h.loose = true
@@ -68,7 +78,7 @@ func (h *Hold) Release() {
 // freeHeld has the segments removed that lie below the log start, if holds have kept any.
 func (l *Log) freeHeld() {
 	l.mu.RLock()
-	due := l.retained && l.heldFromLocked() >= l.startSynced.Load()
+	due := l.retained
 	l.mu.RUnlock()
 	if due {
 		l.dir.run(func() { l.dropBelow(&StartMove{Log: l, To: l.startSynced.Load()}) })
@@ -80,26 +90,37 @@ func (l *Log) freeHeld() {
 func (l *Log) heldFromLocked() int64 {
 	from := int64(math.MaxInt64)
 	for _, h := range l.holds {
-		if !h.loose {
+		if h.loose {
+			from = min(from, max(h.start, h.expired))
+		} else {
 			from = min(from, h.start)
 		}
 	}
-	if from < math.MaxInt64 && l.dir.CanCreate() != nil || l.dir.opt.broken.has(looseHolds) {
-		return math.MaxInt64 // the disk needs the space
+	if from < math.MaxInt64 && l.holdsYield() {
+		return math.MaxInt64
 	}
 	return from
 }
 
+// boundLocked reports whether a hold keeps segments from compaction. The caller holds mu, for
+// reading at least.
+func (l *Log) boundLocked() bool {
+	return slices.ContainsFunc(l.holds, func(h *Hold) bool { return !h.loose }) && !l.holdsYield()
+}
+
+// holdsYield reports whether holds keep nothing because the disk needs the space.
+func (l *Log) holdsYield() bool { return l.dir.CanCreate() != nil || l.dir.opt.broken.has(looseHolds) }
+
 // holdPause is how often a compaction that waits for holds asks again.
 const holdPause = 20 * time.Millisecond
 
-// awaitHolds returns with flushMu and mu held when no hold keeps the log's segments. It fails if
-// the directory is being closed, and then holds neither.
+// awaitHolds returns with flushMu and mu held when no hold keeps segments from compaction. It fails
+// if the directory is being closed, and then holds neither.
 func (l *Log) awaitHolds() error {
 	for {
 		l.flushMu.Lock()
 		l.mu.Lock()
-		if l.heldFromLocked() == math.MaxInt64 || l.unusableLocked() != nil { // it may be about to be deleted
+		if !l.boundLocked() || l.unusableLocked() != nil { // it may be about to be deleted
 			return nil
 		}
 		l.mu.Unlock()
@@ -130,7 +151,7 @@ func (h *Hold) Steady() error {
 	return nil
 }
 
-// Kept returns nil if the log still has, unchanged, all records from the Hold's Start up to end
+// Kept returns nil if the log still has, unchanged, all records from the Hold's First up to end
 // that it had. Otherwise the error matches ErrNotHeld.
 func (h *Hold) Kept(end int64) error {
 	h.l.mu.RLock()
@@ -144,13 +165,13 @@ func (h *Hold) Kept(end int64) error {
 	return nil
 }
 
-// Read is Log.Read from the Hold's Start on, which may be below the log start. What the log has
+// Read is Log.Read from the Hold's First on, which may be below the log start. What the log has
 // removed nevertheless is out of range.
 func (h *Hold) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
 	return h.l.read(offset, limit, max, atLeastOne, segment.NoLoans, h)
 }
 
-// AbortedIn is Log.AbortedIn from the Hold's Start on, for all batches of s.
+// AbortedIn is Log.AbortedIn from the Hold's First on, for all batches of s.
 func (h *Hold) AbortedIn(offset int64, s *Slice) ([]txnindex.Entry, error) {
 	return h.l.abortedIn(offset, s, math.MaxInt, h)
 }

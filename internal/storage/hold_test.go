@@ -86,6 +86,7 @@ func heldLog(t testing.TB, change ...func(*Options)) (*Dir, *Log, *Hold) {
 	cfg := testConfig("sync")
 	cfg.Segment.Bytes = 4 << 10
 	l.Configure(cfg)
+	l.Observe(idle{})
 	put(t, l, 20, 1000)
 	must(t, l.flushAll())
 	h := l.Hold()
@@ -128,21 +129,68 @@ func TestAHoldReadsBelowTheLogStart(t *testing.T) {
 	}
 }
 
-// A hold that was loosened keeps nothing, and never reads other records than it had.
+// retain applies a retention of size bytes to a log. If local is set, the object store has what it
+// removes.
+func retain(t testing.TB, d *Dir, l *Log, size int64, local bool) {
+	t.Helper()
+	cfg := *l.cfg.Load()
+	cfg.Cleanup = Cleanup{Delete: true, CopyFirst: local, RetentionTime: -1, RetentionBytes: size}
+	l.Configure(cfg)
+	eventually(t, "the log is not busy", func() bool { return len(d.applyRetentionTo([]*Log{l})) == 0 })
+}
+
+// A hold that was loosened keeps nothing from retention, and never reads other records than it had.
+// It tells what retention has taken, before and after, so that its reader can begin behind that.
 func TestALooseHoldNotesWhatIsLost(t *testing.T) {
-	d, l, h := heldLog(t)
-	moves := []StartMove{{Log: l, To: 18}}
-	d.MoveStarts(moves)
-	must(t, moves[0].Err)
+	d, l, h := heldLog(t, func(o *Options) { o.RetentionInterval = time.Hour })
+	retain(t, d, l, 12<<10, false)
+	first := h.Expired()
+	if first == 0 || first != l.Ends().LogStart || h.First() != 0 {
+		t.Fatalf("retention has taken the records below %d, the log starts at %d and the hold at %d", first, l.Ends().LogStart, h.First())
+	}
+	if _, err := contentOf(h, 0, 20); err != nil {
+		t.Errorf("a read of what is held: %v", err)
+	}
 	h.Loosen()
-	eventually(t, "segments are removed", func() bool { return h.Start() > 10 })
+	eventually(t, "segments are removed", func() bool { return h.First() == first })
+	retain(t, d, l, 4<<10, false)
+	if h.Expired() <= first || h.First() != h.Expired() {
+		t.Errorf("retention has taken the records below %d, then %d, and the hold starts at %d", first, h.Expired(), h.First())
+	}
 	if _, err := contentOf(h, 0, 20); !errors.Is(err, ErrOffsetOutOfRange) {
 		t.Errorf("a read of what is gone: %v", err)
 	}
-	if all, err := contentOf(h, h.Start(), 20); err != nil || len(all) == 0 {
+	if all, err := contentOf(h, h.First(), 20); err != nil || len(all) == 0 {
 		t.Errorf("a read of what is left: %d bytes, %v", len(all), err)
 	}
 	must(t, h.Kept(20))
+}
+
+// What a deletion of records has taken, or local retention, a hold keeps until its release.
+func TestALooseHoldKeepsWhatHasNotExpired(t *testing.T) {
+	for what, move := range map[string]func(d *Dir, l *Log){
+		"a deletion of records": func(d *Dir, l *Log) {
+			moves := []StartMove{{Log: l, To: 18}}
+			d.MoveStarts(moves)
+			must(t, moves[0].Err)
+		},
+		"local retention": func(d *Dir, l *Log) { retain(t, d, l, 4<<10, true) },
+	} {
+		d, l, h := heldLog(t, func(o *Options) { o.RetentionInterval = time.Hour })
+		want, err := contentOf(h, 0, 20)
+		must(t, err)
+		move(d, l)
+		h.Loosen()
+		move(d, l)
+		retain(t, d, l, 1<<40, false) // a run that only finds what lies below the log start
+		got, err := contentOf(h, 0, 20)
+		if err != nil || !bytes.Equal(got, want) || h.Expired() != 0 || l.Ends().LogStart == 0 {
+			t.Errorf("%s: %d bytes of %d, expired below %d, the log starts at %d: %v", what, len(got), len(want), h.Expired(),
+				l.Ends().LogStart, err)
+		}
+		h.Release()
+		eventually(t, "the segments are removed", func() bool { l.mu.RLock(); defer l.mu.RUnlock(); return len(l.segments) <= 2 })
+	}
 }
 
 // A truncation below what was held is noted, and one above is not.
@@ -173,7 +221,7 @@ func TestHoldsYieldToTheDisk(t *testing.T) {
 	moves := []StartMove{{Log: l, To: 18}}
 	d.MoveStarts(moves)
 	must(t, moves[0].Err)
-	if h.Start() < 10 || len(l.segments) > 2 {
-		t.Errorf("held from %d on, %d segments", h.Start(), len(l.segments))
+	if h.First() < 10 || len(l.segments) > 2 {
+		t.Errorf("held from %d on, %d segments", h.First(), len(l.segments))
 	}
 }

@@ -46,7 +46,7 @@ func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 		l.flushMu.Unlock()
 		now, role := time.Now(), l.presentRole() // before the bounds are read, which belong to it
 		if v, start := l.judge(now, role, parts); len(v.Gone) > 0 {
-			moves = append(moves, StartMove{Log: l, To: v.Start(start), Only: role, gone: v.Gone})
+			moves = append(moves, StartMove{Log: l, To: v.Start(start), Only: role, gone: v.Gone, expires: v.Expires()})
 		} else if parts != nil && start > l.DurableStart() { // its checkpoint failed
 			moves = append(moves, StartMove{Log: l, To: PresentStart})
 		} else if l.rollDue(now) {

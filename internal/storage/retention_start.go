@@ -21,6 +21,7 @@ type StartMove struct {
 	Err error
 
 	gone        []cleaner.Removal // the parts that retention removes
+	expires     int64             // retention takes the records below; 0: others do, or only this log's
 	needsCommit bool              // a checkpoint must follow
 	// discarded is the number of bytes, from offset from on, that were never written to a segment.
 	from, discarded int64
@@ -129,6 +130,9 @@ func (l *Log) raiseStart(m *StartMove) error {
 	gone := l.discardLocked(m.To)
 	m.discarded -= l.tail.unflushedBytes()
 	m.needsCommit = true
+	if x := m.expires; x > 0 {
+		l.noteLocked(func(h *Hold) { h.expired = max(h.expired, x) })
+	}
 	l.mu.Unlock()
 	l.producersMu.Unlock()
 	l.dir.memory.drop(gone)

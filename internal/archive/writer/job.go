@@ -253,7 +253,8 @@ func (j *job) probe() error {
 	return nil
 }
 
-// run uploads the partitions: those that are compacted first, because compaction waits for them.
+// run uploads the partitions: those that are compacted first, because compaction waits for them,
+// and then those for which local retention does.
 func (j *job) run() error {
 	if err := j.probe(); err != nil {
 		return err
@@ -267,10 +268,15 @@ func (j *job) run() error {
 	b := upload.NewBatch(o)
 	order := slices.Clone(j.logs)
 	first := func(t *task) int {
-		if t.held != nil && compacted(t.held) {
+		switch {
+		case t.held == nil:
+			return 3
+		case compacted(t.held):
 			return 0
+		case t.held.Log().Config().Cleanup.CopyFirst:
+			return 1
 		}
-		return 1
+		return 2
 	}
 	sorts.SortStable(order, func(a, b *task) int { return first(a) - first(b) })
 	for _, t := range order {
@@ -381,6 +387,19 @@ func (j *job) upload(b *upload.Batch, base map[format.ID]*format.Partition, t *t
 	return err
 }
 
+// expire moves the log start of a target to where retention has removed what was not read yet, and
+// reports whether it has. Records that leave a log in this way are no causes of others. A deletion
+// of records never does it, nor local retention: other logs may show their effects, or the records
+// are in the store.
+func (t *task) expire(x *upload.Target) bool {
+	start := min(t.held.First(), t.held.Expired(), x.End)
+	if t.tier != nil || start <= x.Start {
+		return false
+	}
+	x.Start, t.result.Start = start, start
+	return true
+}
+
 // archive uploads what the former snapshot lacks of a log. All that it returns was read before.
 func (j *job) archive(b *upload.Batch, former *upload.Archived, t *task, k *known) (*upload.Archived, error) {
 	if err := t.held.Steady(); err != nil {
@@ -403,6 +422,10 @@ func (j *job) archive(b *upload.Batch, former *upload.Archived, t *task, k *know
 		}
 		if err == nil {
 			agreed, err = b.Add(j.ctx, x, agreed, compacts)
+		}
+		if errors.Is(err, upload.ErrLog) && t.expire(x) {
+			j.note(err, fmt.Sprintf("retention has removed the records below offset %d, and the snapshot lacks them", x.Start))
+			continue
 		}
 		if former.End() == 0 || !format.Unusable(err) || errors.Is(err, upload.ErrLog) {
 			return agreed, err

@@ -527,9 +527,9 @@ func TestDeletionsWaitForTheUpload(t *testing.T) {
 		p.append("k", "v", 10<<10)
 	}
 	job, all := w.cut()
-	size := p.log.Size()
+	size := int64(len(p.bytes))
 	p.moveStart(15)
-	if n := p.log.Size(); n != size {
+	if n := p.log.Size(); n < size {
 		t.Errorf("%d bytes of %d are left", n, size)
 	}
 	must.OK(t, w.w.Begin(job))
@@ -539,6 +539,91 @@ func TestDeletionsWaitForTheUpload(t *testing.T) {
 	}
 	must.OK(t, w.verify(job, x.Partitions, all))
 	eventually(t, "they are removed", func() bool { return p.log.Size() < size })
+}
+
+// An upload may last longer than retention waits for it. Then the snapshot begins behind the
+// records that retention has taken before they were read.
+func TestRetentionDoesNotEndALongUpload(t *testing.T) {
+	w := newWorld(t, 2, never)
+	defer w.close()
+	for range 20 {
+		for _, p := range w.parts {
+			p.append("k", "v", 10<<10)
+		}
+	}
+	p := w.parts[1]
+	// retain applies retention, which is the leader's, until it has removed enough.
+	retain := func(size int64, enough func() bool) {
+		lead := func(leads bool) {
+			p.mu.Lock()
+			p.epoch++
+			p.mu.Unlock()
+			p.log.SetLeaderEpoch(p.epoch, leads)
+		}
+		lead(true)
+		cfg := p.log.Config()
+		cfg.Cleanup = storage.Cleanup{Delete: true, RetentionTime: -1, RetentionBytes: size}
+		p.log.Configure(cfg)
+		eventually(t, "retention has removed records", enough)
+		lead(false)
+	}
+	job, all := w.cut()
+	h := w.holds[job.Cuts[1].TopicPartition]
+	h.Loosen()
+	retain(100<<10, func() bool { return h.First() > 0 })
+	must.OK(t, w.w.Begin(job))
+	x := w.ended(job.Number)
+	first := h.First()
+	if x.Err != "" || !strings.Contains(x.Note, fmt.Sprintf("retention has removed the records below offset %d", first)) {
+		t.Fatalf("%+v", x)
+	}
+	job.Cuts[1].Start = first
+	all[1].bytes = all[1].bytes[p.at[first]:]
+	must.OK(t, w.verify(job, x.Partitions, all))
+
+	// Retention takes the whole log.
+	p.append("k", "v", 10<<10)
+	job, all = w.cut()
+	h = w.holds[job.Cuts[1].TopicPartition]
+	h.Loosen()
+	for range 10 {
+		p.append("k", "v", 30<<10)
+	}
+	retain(0, func() bool { return h.First() >= job.Cuts[1].End })
+	must.OK(t, w.w.Begin(job))
+	x = w.ended(job.Number)
+	if x.Err != "" {
+		t.Fatal(x.Err)
+	}
+	job.Cuts[1].Start = job.Cuts[1].End
+	all[1].bytes = nil
+	must.OK(t, w.verify(job, x.Partitions, all))
+}
+
+// A topic that is deleted during the upload does not end that of the others.
+func TestADeletionOfATopicDoesNotEndTheUpload(t *testing.T) {
+	w := newWorld(t, 2, never)
+	defer w.close()
+	for range 100 { // more than are in memory
+		for _, p := range w.parts {
+			p.append("k", "v", 30<<10)
+		}
+	}
+	job, all := w.cut()
+	p := w.parts[0]
+	must.OK(t, w.m.Delete(p.log.ID()))
+	must.OK(t, w.w.Begin(job))
+	x := w.ended(job.Number)
+	if x.Err != "" || !strings.Contains(x.Note, "log is closed: the snapshot lacks the partition") {
+		t.Fatalf("%+v", x)
+	}
+	if got, end := x.Partitions[0], job.Cuts[0].End; got.State != format.Offline || got.Start != end || got.End != end {
+		t.Errorf("%+v", got)
+	}
+	got, err := w.content(&x.Partitions[1])
+	if err != nil || !bytes.Equal(got, all[1].bytes) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(all[1].bytes), err)
+	}
 }
 
 // What the store has of a tiered topic may be from before an election. A snapshot compares it with

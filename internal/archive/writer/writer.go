@@ -36,8 +36,8 @@ import (
 const (
 	// stallTime is how long a job lasts in which no byte is read or put, and jobTime how long any.
 	stallTime, jobTime = 10 * time.Minute, 6 * time.Hour
-	// holdTime is how long a job keeps compaction and deletions from its logs. Afterwards it is
-	// void if one of these takes what it has not read yet.
+	// holdTime is how long a job keeps compaction and retention from its logs. If compaction takes
+	// what it has not read then, it is void. What retention takes, the snapshot lacks.
 	holdTime = 10 * time.Minute
 	// closeTime is how long Close waits for a disk that hangs.
 	closeTime = time.Second
@@ -54,8 +54,10 @@ type Held interface {
 	Log() *storage.Log
 	// Known returns the leader epochs of the whole log.
 	Known() epochs.Cache
-	// Steady, Loosen and Release are those of a storage.Hold.
+	// Steady, First, Expired, Loosen and Release are those of a storage.Hold.
 	Steady() error
+	First() int64
+	Expired() int64
 	Loosen()
 	Release()
 	// Void returns an error unless all that was read is what the leader had at the cut.

@@ -243,7 +243,7 @@ func (w *world) cut() (job Job, all []want) {
 	for _, p := range w.parts {
 		h := p.log.Hold()
 		c := replica.Cut{TopicPartition: metadata.TopicPartition{Topic: p.id.Topic, Partition: p.id.Partition}, Epoch: p.epoch,
-			Start: h.Start(), End: p.log.AckEnd()}
+			Start: h.First(), End: p.log.AckEnd()}
 		if old := w.holds[c.TopicPartition]; old != nil {
 			old.Release()
 		}

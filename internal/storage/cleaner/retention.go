@@ -75,8 +75,9 @@ type Removal struct {
 // Verdict is the decision of retention for one log.
 type Verdict struct {
 	// Gone are the oldest parts of the log, which are to be removed, in order.
-	Gone []Removal
-	kept func() string // nil if no part stays
+	Gone  []Removal
+	kept  func() string // nil if no part stays
+	local bool          // the object store has what is removed
 }
 
 // Kept explains in one sentence why the oldest remaining part stays; "" if no part stays. The text
@@ -96,6 +97,18 @@ func (v *Verdict) Start(old int64) int64 {
 	return old
 }
 
+// Expires returns the offset below which Gone takes the last copy of records because of their age
+// or the log's size, 0 if it takes none: others have moved the log start, or the object store has
+// the records.
+func (v *Verdict) Expires() (end int64) {
+	for i := range v.Gone {
+		if !v.local && v.Gone[i].Reason != ByStart {
+			end = v.Gone[i].End
+		}
+	}
+	return end
+}
+
 // Retain decides which parts of a log are removed now. parts are all parts in order, without
 // overlap. Starting with the oldest part, each is removed for the first reason that applies; the
 // first part without a reason ends this. So a younger part is never removed before an older one.
@@ -104,7 +117,7 @@ func Retain(now time.Time, p Policy, b Bounds, parts []Part) Verdict {
 	for i := range parts {
 		total += parts[i].Bytes
 	}
-	var v Verdict
+	v := Verdict{local: p.Local}
 	for i := range parts {
 		reason, why := judge(now, p, b, &parts[i], total)
 		if reason == "" {
