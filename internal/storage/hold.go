@@ -18,10 +18,10 @@ var ErrNotHeld = errors.New("the log no longer has what it had")
 // and those below a later log start stay, where the Hold still reads them. Appends, retention,
 // deletions of records and truncations continue, and the log start moves.
 //
-// After Loosen, a Hold keeps nothing from compaction and retention. What a deletion of records
-// takes, and what local retention does because the object store has it, it keeps until Release. All
-// of that only while the disk has enough space. A Hold notes what is lost: its reads of that fail,
-// and Kept and Expired tell. All methods may be called concurrently.
+// After Ease, a Hold keeps nothing from compaction and retention, but still what others may miss:
+// what a deletion of records takes, and what local retention does because the object store has it.
+// After Loosen it keeps nothing, and neither while the disk lacks space. It notes what is lost: its
+// reads of that fail, and Kept and Expired tell. All methods may be called concurrently.
 type Hold struct {
 	l *Log
 
@@ -29,6 +29,7 @@ type Hold struct {
 	start    int64 // what is left of the log's records begins here
 	expired  int64 // retention has taken the records below since
 	low      int64 // the least end to which the log was truncated since; MaxInt64: it was not
+	eased    bool
 	loose    bool
 	replaced bool // compaction has replaced segments
 }
@@ -58,10 +59,15 @@ func (h *Hold) Expired() int64 {
 	return h.expired
 }
 
-// Loosen ends the effect of the Hold on compaction and retention. It does not wait.
-func (h *Hold) Loosen() {
+// Ease ends the effect of the Hold on compaction and retention. It does not wait.
+func (h *Hold) Ease() { h.weaken(&h.eased) }
+
+// Loosen ends the effect of the Hold, and not its notes. It does not wait.
+func (h *Hold) Loosen() { h.weaken(&h.loose) }
+
+func (h *Hold) weaken(flag *bool) {
 	h.l.mu.Lock()
-	h.loose = true
+	*flag = true
 	h.l.mu.Unlock()
 	h.l.freeHeld()
 }
@@ -75,10 +81,10 @@ func (h *Hold) Release() {
 	l.freeHeld()
 }
 
-// freeHeld has the segments removed that lie below the log start, if holds have kept any.
+// freeHeld has the segments removed that holds have kept and keep no longer. It does not wait.
 func (l *Log) freeHeld() {
 	l.mu.RLock()
-	due := l.retained
+	due := l.retained && len(l.segments) > 0 && l.end(0) <= min(l.startSynced.Load(), l.heldFromLocked())
 	l.mu.RUnlock()
 	if due {
 		l.dir.run(func() { l.dropBelow(&StartMove{Log: l, To: l.startSynced.Load()}) })
@@ -90,9 +96,11 @@ func (l *Log) freeHeld() {
 func (l *Log) heldFromLocked() int64 {
 	from := int64(math.MaxInt64)
 	for _, h := range l.holds {
-		if h.loose {
+		switch {
+		case h.loose:
+		case h.eased:
 			from = min(from, max(h.start, h.expired))
-		} else {
+		default:
 			from = min(from, h.start)
 		}
 	}
@@ -105,7 +113,7 @@ func (l *Log) heldFromLocked() int64 {
 // boundLocked reports whether a hold keeps segments from compaction. The caller holds mu, for
 // reading at least.
 func (l *Log) boundLocked() bool {
-	return slices.ContainsFunc(l.holds, func(h *Hold) bool { return !h.loose }) && !l.holdsYield()
+	return slices.ContainsFunc(l.holds, func(h *Hold) bool { return !h.eased && !h.loose }) && !l.holdsYield()
 }
 
 // holdsYield reports whether holds keep nothing because the disk needs the space.
@@ -137,6 +145,10 @@ func (l *Log) noteLocked(note func(*Hold)) {
 		note(h)
 	}
 }
+
+// lostLocked tells holds that the log no longer has the records below an offset. The caller holds
+// mu.
+func (l *Log) lostLocked(end int64) { l.noteLocked(func(h *Hold) { h.start = max(h.start, end) }) }
 
 // Steady waits until a replacement of segments that began before the Hold has ended. From then on
 // equal reads return equal bytes. It waits for the log's flush, which may wait for the disk. It

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -129,21 +130,25 @@ func TestAHoldReadsBelowTheLogStart(t *testing.T) {
 	}
 }
 
-// retain applies a retention of size bytes to a log. If local is set, the object store has what it
-// removes.
-func retain(t testing.TB, d *Dir, l *Log, size int64, local bool) {
+// copied is an observer whose records the object store has.
+type copied struct{ idle }
+
+func (copied) Copied() int64 { return math.MaxInt64 - 1 }
+
+// retain applies a retention of size bytes to a log.
+func retain(t testing.TB, d *Dir, l *Log, size int64) {
 	t.Helper()
 	cfg := *l.cfg.Load()
-	cfg.Cleanup = Cleanup{Delete: true, CopyFirst: local, RetentionTime: -1, RetentionBytes: size}
+	cfg.Cleanup = Cleanup{Delete: true, RetentionTime: -1, RetentionBytes: size}
 	l.Configure(cfg)
 	eventually(t, "the log is not busy", func() bool { return len(d.applyRetentionTo([]*Log{l})) == 0 })
 }
 
-// A hold that was loosened keeps nothing from retention, and never reads other records than it had.
+// A hold that was eased keeps nothing from retention, and never reads other records than it had.
 // It tells what retention has taken, before and after, so that its reader can begin behind that.
-func TestALooseHoldNotesWhatIsLost(t *testing.T) {
+func TestAnEasedHoldNotesWhatIsLost(t *testing.T) {
 	d, l, h := heldLog(t, func(o *Options) { o.RetentionInterval = time.Hour })
-	retain(t, d, l, 12<<10, false)
+	retain(t, d, l, 12<<10)
 	first := h.Expired()
 	if first == 0 || first != l.Ends().LogStart || h.First() != 0 {
 		t.Fatalf("retention has taken the records below %d, the log starts at %d and the hold at %d", first, l.Ends().LogStart, h.First())
@@ -151,9 +156,9 @@ func TestALooseHoldNotesWhatIsLost(t *testing.T) {
 	if _, err := contentOf(h, 0, 20); err != nil {
 		t.Errorf("a read of what is held: %v", err)
 	}
-	h.Loosen()
+	h.Ease()
 	eventually(t, "segments are removed", func() bool { return h.First() == first })
-	retain(t, d, l, 4<<10, false)
+	retain(t, d, l, 4<<10)
 	if h.Expired() <= first || h.First() != h.Expired() {
 		t.Errorf("retention has taken the records below %d, then %d, and the hold starts at %d", first, h.Expired(), h.First())
 	}
@@ -167,22 +172,25 @@ func TestALooseHoldNotesWhatIsLost(t *testing.T) {
 }
 
 // What a deletion of records has taken, or local retention, a hold keeps until its release.
-func TestALooseHoldKeepsWhatHasNotExpired(t *testing.T) {
+func TestAnEasedHoldKeepsWhatHasNotExpired(t *testing.T) {
 	for what, move := range map[string]func(d *Dir, l *Log){
 		"a deletion of records": func(d *Dir, l *Log) {
 			moves := []StartMove{{Log: l, To: 18}}
 			d.MoveStarts(moves)
 			must(t, moves[0].Err)
 		},
-		"local retention": func(d *Dir, l *Log) { retain(t, d, l, 4<<10, true) },
+		"local retention": func(d *Dir, l *Log) {
+			l.Observe(copied{})
+			retain(t, d, l, 4<<10)
+		},
 	} {
 		d, l, h := heldLog(t, func(o *Options) { o.RetentionInterval = time.Hour })
 		want, err := contentOf(h, 0, 20)
 		must(t, err)
 		move(d, l)
-		h.Loosen()
+		h.Ease()
 		move(d, l)
-		retain(t, d, l, 1<<40, false) // a run that only finds what lies below the log start
+		retain(t, d, l, 1<<40) // a run that only finds what lies below the log start
 		got, err := contentOf(h, 0, 20)
 		if err != nil || !bytes.Equal(got, want) || h.Expired() != 0 || l.Ends().LogStart == 0 {
 			t.Errorf("%s: %d bytes of %d, expired below %d, the log starts at %d: %v", what, len(got), len(want), h.Expired(),
@@ -190,6 +198,50 @@ func TestALooseHoldKeepsWhatHasNotExpired(t *testing.T) {
 		}
 		h.Release()
 		eventually(t, "the segments are removed", func() bool { l.mu.RLock(); defer l.mu.RUnlock(); return len(l.segments) <= 2 })
+	}
+}
+
+// Records may leave a log before they are in a segment. A hold never reads a hole in their place.
+func TestAHoldNotesWhatWasOnlyInMemory(t *testing.T) {
+	low := func(d *Dir, l *Log) {
+		d.guard.last.Store(&Space{Level: diskguard.Low})
+		moves := []StartMove{{Log: l, To: 20}}
+		d.MoveStarts(moves)
+		must(t, moves[0].Err)
+	}
+	for _, c := range []struct {
+		what    string
+		weaken  func(*Hold)
+		remove  func(*Dir, *Log)
+		expired int64
+	}{
+		{"retention, an eased hold", (*Hold).Ease, func(d *Dir, l *Log) { retain(t, d, l, 0) }, 20},
+		{"retention, a loose hold", (*Hold).Loosen, func(d *Dir, l *Log) { retain(t, d, l, 0) }, 20},
+		{"a deletion, and a disk that lacks space", func(*Hold) {}, low, 0},
+	} {
+		for _, flushed := range []int{0, 12} {
+			d := mustOpen(t, crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = time.Hour })
+			l := makeLogs(t, d, 1, "sync")[0]
+			l.Observe(idle{})
+			put(t, l, flushed, 1000)
+			if flushed > 0 {
+				must(t, l.flushAll())
+			}
+			put(t, l, 20-flushed, 1000)
+			h := l.Hold()
+			c.weaken(h)
+			c.remove(d, l)
+			for at := range int64(20) {
+				if s, err := h.Read(at, 20, 1000, true); err == nil && s.Size == 0 {
+					t.Fatalf("%s, %d of 20 records in a segment: the hold of [%d, 20) has a hole at %d", c.what, flushed, h.First(), at)
+				}
+			}
+			if h.First() != 20 || h.Expired() != c.expired {
+				t.Errorf("%s, %d of 20 records in a segment: the hold starts at %d, and %d is expired", c.what, flushed, h.First(),
+					h.Expired())
+			}
+			h.Release()
+		}
 	}
 }
 
@@ -223,5 +275,23 @@ func TestHoldsYieldToTheDisk(t *testing.T) {
 	must(t, moves[0].Err)
 	if h.First() < 10 || len(l.segments) > 2 {
 		t.Errorf("held from %d on, %d segments", h.First(), len(l.segments))
+	}
+}
+
+// Holds yield on a follower, too, and also if nothing else moves the log start.
+func TestHoldsYieldToADiskThatFillsLater(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		d, l, h := heldLog(t, func(o *Options) { o.RetentionInterval = time.Hour })
+		moves := []StartMove{{Log: l, To: 18}}
+		d.MoveStarts(moves)
+		must(t, moves[0].Err)
+		l.SetLeaderEpoch(l.LeaderEpoch()+1, leads)
+		if h.First() != 0 {
+			t.Fatalf("held from %d on", h.First())
+		}
+		d.guard.last.Store(&Space{Level: diskguard.Low})
+		d.applyRetention()
+		eventually(t, "the segments are removed", func() bool { return h.First() >= 10 })
+		h.Release()
 	}
 }

@@ -38,6 +38,7 @@ func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 		if d.stopping() {
 			return nil
 		}
+		l.freeHeld() // holds may yield to the disk
 		if !l.flushMu.TryLock() {
 			busy = append(busy, l)
 			continue

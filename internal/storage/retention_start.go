@@ -126,13 +126,11 @@ func (l *Log) raiseStart(m *StartMove) error {
 	l.mu.Lock()
 	l.logStart.Store(max(l.logStart.Load(), m.To))
 	l.epochs.CutStart(m.To)
+	l.noteLocked(func(h *Hold) { h.expired = max(h.expired, m.expires) })
 	m.from, m.discarded = l.flushed, l.tail.unflushedBytes()
 	gone := l.discardLocked(m.To)
 	m.discarded -= l.tail.unflushedBytes()
 	m.needsCommit = true
-	if x := m.expires; x > 0 {
-		l.noteLocked(func(h *Hold) { h.expired = max(h.expired, x) })
-	}
 	l.mu.Unlock()
 	l.producersMu.Unlock()
 	l.dir.memory.drop(gone)
@@ -182,6 +180,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk) {
 	l.producers.MarkSynced()
 	gone = l.tail.cutEnd(-1)
 	l.empty(end, lsn)
+	l.lostLocked(end)
 	return gone
 }
 
@@ -244,7 +243,7 @@ func (l *Log) unlist(n int) (gone []*segment.Segment, end int64) {
 		return nil, 0
 	}
 	gone, end = l.segments[:n:n], l.end(n-1)
-	l.noteLocked(func(h *Hold) { h.start = max(h.start, end) })
+	l.lostLocked(end)
 	l.segments = l.segments[n:]
 	for len(l.rp.Segments) > 0 && l.rp.Segments[0].Base < end {
 		l.rp.Segments = l.rp.Segments[1:]

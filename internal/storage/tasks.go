@@ -9,8 +9,8 @@ import (
 const flushers = 2
 
 // tasks is the queue of the directory's flushers: logs to flush and other work that may wait for
-// the disk. The number of logs bounds it, since each log has at most one flush and one other task
-// in it.
+// the disk. The number of logs and of their holds bounds it, since each log has at most one flush
+// and one other task in it, and one for each hold that ends.
 type tasks struct {
 	tasksMu sync.Mutex
 	more    *sync.Cond

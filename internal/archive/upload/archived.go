@@ -181,6 +181,8 @@ func (a *Archived) first() int64 {
 	switch {
 	case a.manifest != nil:
 		return a.manifest.Base
+	case len(a.large) > 0:
+		return a.large[0].Base
 	case len(a.pieces) > 0:
 		return a.pieces[0].Base
 	}
@@ -193,6 +195,15 @@ func (b *Batch) Same(ctx context.Context, t *Target, former *Archived) (*Archive
 	a := former.from(t.Start)
 	if b.opt.Broken.Has(TrustFormer) {
 		return a, nil
+	}
+	if first := a.first(); first > t.Start { // a hole begins the log, or it began later once
+		s, err := b.scan(ctx, t.Log, t.Start, first, 1)
+		if err != nil {
+			return nil, err
+		}
+		if s.size > 0 {
+			return &Archived{}, nil
+		}
 	}
 	for _, list := range []*[]format.Part{&a.large, &a.pieces} {
 		for i := range *list {

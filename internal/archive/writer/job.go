@@ -44,6 +44,8 @@ type job struct {
 	over    bool
 	err     error
 	notes   []string
+	later   []string // the first partitions that begin later than at the cut, and where
+	expired int      // how many do
 	results []format.Partition
 }
 
@@ -62,7 +64,7 @@ func newJob(w *Writer, x Job) *job {
 	j := &job{Job: x, w: w, ended: make(chan struct{})}
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
 	j.timers = []*time.Timer{time.AfterFunc(stallTime, func() { j.cancel(errStalls) }),
-		time.AfterFunc(jobTime, func() { j.cancel(errLong) }), time.AfterFunc(holdTime, j.loosen)}
+		time.AfterFunc(jobTime, func() { j.cancel(errLong) }), time.AfterFunc(holdTime, j.ease)}
 	context.AfterFunc(j.ctx, func() {
 		for _, t := range j.timers {
 			t.Stop()
@@ -110,6 +112,8 @@ func (j *job) each(fn func(Held)) {
 	}
 }
 
+func (j *job) ease() { j.each(Held.Ease) }
+
 func (j *job) loosen() { j.each(Held.Loosen) }
 
 func (j *job) release() { j.each(Held.Release) }
@@ -135,7 +139,7 @@ func (j *job) end(err error) {
 func (j *job) progress(from int) Progress {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	x := Progress{Done: j.over, Note: strings.Join(j.notes, "; "), Bytes: j.bytes.Load(), Objects: j.objects.Load(), Next: from}
+	x := Progress{Done: j.over, Note: j.noted(), Bytes: j.bytes.Load(), Objects: j.objects.Load(), Next: from}
 	x.TotalBytes = x.Bytes + j.left.Load()
 	err := j.err
 	if !j.over && j.ctx.Err() != nil { // its goroutine waits for a disk
@@ -155,8 +159,30 @@ func (j *job) progress(from int) Progress {
 	return x
 }
 
-// mostNotes bounds the notes of a job.
+// mostNotes bounds the notes of a job, and the partitions that another one names.
 const mostNotes = 4
+
+// noted returns all notes. The caller holds mu.
+func (j *job) noted() string {
+	all := slices.Clone(j.notes)
+	if j.expired > 0 {
+		names := strings.Join(j.later, ", ")
+		if more := j.expired - len(j.later); more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		all = append(all, "retention has removed records before they were read, and partitions begin behind them: "+names)
+	}
+	return strings.Join(all, "; ")
+}
+
+// begins notes that a partition begins later than at the cut.
+func (j *job) begins(log *storage.Log, at int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.expired++; len(j.later) < mostNotes {
+		j.later = append(j.later, fmt.Sprintf("%s at %d", log, at))
+	}
+}
 
 func (j *job) note(err error, then string) {
 	j.mu.Lock()
@@ -381,19 +407,22 @@ func (j *job) upload(b *upload.Batch, base map[format.ID]*format.Partition, t *t
 		t.result.State, t.result.Start = format.Offline, t.cut.End // which is exact: no position is above it
 		return nil
 	}
-	if err == nil {
-		t.a, logs[t.id] = a, k
+	if err != nil {
+		return err
 	}
-	return err
+	if at := t.result.Start; at > t.start() {
+		j.begins(k.log, at)
+	}
+	t.a, logs[t.id] = a, k
+	return nil
 }
 
 // expire moves the log start of a target to where retention has removed what was not read yet, and
-// reports whether it has. Records that leave a log in this way are no causes of others. A deletion
-// of records never does it, nor local retention: other logs may show their effects, or the records
-// are in the store.
+// reports whether it has. Records that leave a log in this way are no causes of others. Deletions
+// of records do not count, as other logs may show their effects, nor does what the store has.
 func (t *task) expire(x *upload.Target) bool {
 	start := min(t.held.First(), t.held.Expired(), x.End)
-	if t.tier != nil || start <= x.Start {
+	if start <= x.Start {
 		return false
 	}
 	x.Start, t.result.Start = start, start
@@ -424,7 +453,6 @@ func (j *job) archive(b *upload.Batch, former *upload.Archived, t *task, k *know
 			agreed, err = b.Add(j.ctx, x, agreed, compacts)
 		}
 		if errors.Is(err, upload.ErrLog) && t.expire(x) {
-			j.note(err, fmt.Sprintf("retention has removed the records below offset %d, and the snapshot lacks them", x.Start))
 			continue
 		}
 		if former.End() == 0 || !format.Unusable(err) || errors.Is(err, upload.ErrLog) {

@@ -54,10 +54,11 @@ type Held interface {
 	Log() *storage.Log
 	// Known returns the leader epochs of the whole log.
 	Known() epochs.Cache
-	// Steady, First, Expired, Loosen and Release are those of a storage.Hold.
+	// Steady, First, Expired, Ease, Loosen and Release are those of a storage.Hold.
 	Steady() error
 	First() int64
 	Expired() int64
+	Ease()
 	Loosen()
 	Release()
 	// Void returns an error unless all that was read is what the leader had at the cut.

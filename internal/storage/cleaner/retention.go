@@ -2,6 +2,7 @@ package cleaner
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -75,9 +76,9 @@ type Removal struct {
 // Verdict is the decision of retention for one log.
 type Verdict struct {
 	// Gone are the oldest parts of the log, which are to be removed, in order.
-	Gone  []Removal
-	kept  func() string // nil if no part stays
-	local bool          // the object store has what is removed
+	Gone   []Removal
+	kept   func() string // nil if no part stays
+	copied bool          // the object store has what is removed, or may have it
 }
 
 // Kept explains in one sentence why the oldest remaining part stays; "" if no part stays. The text
@@ -102,7 +103,7 @@ func (v *Verdict) Start(old int64) int64 {
 // the records.
 func (v *Verdict) Expires() (end int64) {
 	for i := range v.Gone {
-		if !v.local && v.Gone[i].Reason != ByStart {
+		if !v.copied && v.Gone[i].Reason != ByStart {
 			end = v.Gone[i].End
 		}
 	}
@@ -117,7 +118,7 @@ func Retain(now time.Time, p Policy, b Bounds, parts []Part) Verdict {
 	for i := range parts {
 		total += parts[i].Bytes
 	}
-	v := Verdict{local: p.Local}
+	v := Verdict{copied: b.Copied < math.MaxInt64}
 	for i := range parts {
 		reason, why := judge(now, p, b, &parts[i], total)
 		if reason == "" {
