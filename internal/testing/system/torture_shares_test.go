@@ -159,9 +159,11 @@ func (j *jobs) readCopies() {
 		return ""
 	})
 	j.c.eventually("dead letters", func(ctx context.Context) string {
-		for p, at := range j.read {
-			if end, _ := ends.Lookup(jobsLetters, int32(p)); at < end.Offset {
-				for _, r := range j.copies.PollFetches(ctx).Records() {
+		for p := range j.read {
+			end, _ := ends.Lookup(jobsLetters, int32(p))
+			for j.read[p] < end.Offset { // no pause between two polls
+				fetched := j.copies.PollFetches(ctx)
+				for _, r := range fetched.Records() {
 					if r.Offset != j.read[r.Partition] {
 						j.c.fail("%s-%d: offset %d follows %d", jobsLetters, r.Partition, r.Offset, j.read[r.Partition]-1)
 					}
@@ -170,7 +172,9 @@ func (j *jobs) readCopies() {
 						j.c.fail("%s: %v", jobsLetters, err)
 					}
 				}
-				return fmt.Sprintf("%d of partition %d are read, up to %d", j.read[p], p, end.Offset)
+				if err := fetched.Err(); err != nil {
+					return fmt.Sprintf("%d of partition %d are read, up to %d: %v", j.read[p], p, end.Offset, err)
+				}
 			}
 		}
 		return ""

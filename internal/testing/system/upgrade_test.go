@@ -268,14 +268,17 @@ func (c *rolling) reads(topic, when string) {
 	defer cl.Close()
 	next := int64(0)
 	c.eventually("old records "+when, func(ctx context.Context) string {
-		for _, r := range cl.PollFetches(ctx).Records() {
-			if r.Offset != next {
-				c.t.Fatalf("offset %d follows %d", r.Offset, next-1)
+		for next < end { // no pause between two polls
+			fetched := cl.PollFetches(ctx)
+			for _, r := range fetched.Records() {
+				if r.Offset != next {
+					c.t.Fatalf("offset %d follows %d", r.Offset, next-1)
+				}
+				next++
 			}
-			next++
-		}
-		if next < end {
-			return fmt.Sprintf("%d of %d are read", next, end)
+			if err := fetched.Err(); err != nil {
+				return fmt.Sprintf("%d of %d are read: %v", next, end, err)
+			}
 		}
 		return ""
 	})
