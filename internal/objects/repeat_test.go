@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,7 +94,7 @@ func TestFinalErrorsAreNotRepeated(t *testing.T) {
 // unreadable is a body that counts its reads, which fail, perhaps after the end of the attempt.
 type unreadable struct {
 	after time.Duration
-	reads *int
+	reads *atomic.Int32
 }
 
 var errUnreadable = errors.New("the log is closed")
@@ -101,7 +102,7 @@ var errUnreadable = errors.New("the log is closed")
 func (unreadable) Size() int64 { return 3 }
 
 func (u unreadable) ReadAt([]byte, int64) (int, error) {
-	*u.reads++
+	u.reads.Add(1)
 	time.Sleep(u.after)
 	return 0, errUnreadable
 }
@@ -111,10 +112,10 @@ func (u unreadable) ReadAt([]byte, int64) (int, error) {
 func TestABodyThatCannotBeReadIsFinal(t *testing.T) {
 	for _, after := range []time.Duration{0, 15 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			reads := 0
-			err := objects.Repeat(store(t), attempts).Put(context.Background(), "x", unreadable{after, &reads})
-			if !errors.Is(err, errUnreadable) || after == 0 && reads != 1 || reads > 2 {
-				t.Errorf("%v after %d reads", err, reads)
+			reads := new(atomic.Int32)
+			err := objects.Repeat(store(t), attempts).Put(context.Background(), "x", unreadable{after, reads})
+			if n := reads.Load(); !errors.Is(err, errUnreadable) || after == 0 && n != 1 || n > 2 {
+				t.Errorf("%v after %d reads", err, n)
 			}
 			time.Sleep(time.Minute) // a late attempt
 		})
