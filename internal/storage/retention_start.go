@@ -21,7 +21,7 @@ type StartMove struct {
 	Err error
 
 	gone        []cleaner.Removal // the parts that retention removes
-	expires     int64             // retention takes the records below; 0: others do, or only this log's
+	expires     int64             // Verdict.Expires: retention takes the last copy of the records below
 	needsCommit bool              // a checkpoint must follow
 	// discarded is the number of bytes, from offset from on, that were never written to a segment.
 	from, discarded int64
