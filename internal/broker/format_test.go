@@ -27,7 +27,7 @@ func taggedValues() map[uint32][]any {
 			view.SnapshotAsk{Action: view.VerifySnapshot, Number: 1, AllowOffline: true},
 			view.SnapshotAnswer{ID: 1, Term: 2, Error: "why"},
 			view.SnapshotList{Snapshots: []view.Snapshot{{Number: 1, TimeMs: 2, EndedMs: 3, Partitions: 4, Offline: 5, Bytes: 6,
-				UploadedBytes: 7, VerifiedMs: 8, Damage: "what"}}, Error: "why", Service: &view.Snapshots{URL: "s3://bucket",
+				UploadedBytes: 7, VerifiedMs: 8, Note: "that", Damage: "what"}}, Error: "why", Service: &view.Snapshots{URL: "s3://bucket",
 				IntervalMs: 1, Term: 2, Running: &view.RunningSnapshot{Number: 3, SinceMs: 4, UploadedBytes: 5, TotalBytes: 6},
 				Failures: 7, LastError: "what", LastFailureMs: 8, Asked: 9,
 				Outcomes: []view.SnapshotOutcome{{ID: 10, Number: 11, Error: "which", Offline: true}}}},

@@ -61,14 +61,14 @@ func TestSnapshotsAreListed(t *testing.T) {
 	}
 	var kvs []metadata.KV
 	for i := range int64(shownSnapshots + 1) {
-		s := metadata.Snapshot{Time: 5, Ended: 6, Partitions: 4, Offline: 1, Bytes: 9, Uploaded: 8, Verified: 7, Damage: "d"}
+		s := metadata.Snapshot{Time: 5, Ended: 6, Partitions: 4, Offline: 1, Bytes: 9, Uploaded: 8, Verified: 7, Note: "n", Damage: "d"}
 		kvs = append(kvs, metadata.KV{Key: metadata.SnapshotKey(i + 10), Value: s.Encode()})
 	}
 	n.write(t, kvs...)
 	c.set(func(c *fakeCluster) { c.err = errors.New("it is down") })
 	x, _, _ := listSnapshots(t, w)
 	want := view.Snapshot{Number: 11, TimeMs: 5, EndedMs: 6, Partitions: 4, Offline: 1, Bytes: 9, UploadedBytes: 8,
-		VerifiedMs: 7, Damage: "d"}
+		VerifiedMs: 7, Note: "n", Damage: "d"}
 	if len(x.Snapshots) != shownSnapshots || x.Snapshots[0] != want || x.Service != nil ||
 		x.Error != "the broker that leads the metadata does not answer: it is down" {
 		t.Errorf("%d snapshots from %+v on, %+v, %s", len(x.Snapshots), x.Snapshots[0], x.Service, x.Error)

@@ -65,7 +65,7 @@ func somePartition() Partition {
 
 func someSnapshot() *Snapshot {
 	return &Snapshot{Number: 1 << 40, Nonce: idB, Changes: 1, Time: 2, Ended: 3, Partitions: 5, Offline: 4, Bytes: 7, Uploaded: 6,
-		Verified: 8, Damage: "d", Revision: 9}
+		Verified: 8, Note: "n", Damage: "d", Revision: 9}
 }
 
 func someTier() *Tier {

@@ -28,6 +28,9 @@ type Snapshot struct {
 	// Bytes are those of its records, and Uploaded those that it added to the store.
 	Bytes    int64 `json:"bytes"`
 	Uploaded int64 `json:"uploaded"`
+	// Note is what the brokers noted about their uploads: which partitions begin later than at the
+	// cut, are missing, or were uploaded again, and why. It is at most MaxSnapshotNote bytes.
+	Note string `json:"note,omitempty"`
 	// Verified is when all its objects were read and compared with their checksums last, in ms; 0:
 	// never. Damage is what was wrong then; empty: nothing.
 	Verified int64  `json:"verified,omitempty"`
@@ -35,6 +38,9 @@ type Snapshot struct {
 	// Revision is the revision that last changed it.
 	Revision int64 `json:"-"`
 }
+
+// MaxSnapshotNote bounds a Snapshot's note, in bytes.
+const MaxSnapshotNote = 2000
 
 // Mark is the value of MarkKey. Its revision lies in a freeze of all brokers.
 type Mark struct {
@@ -162,7 +168,7 @@ func (m *Image) ObjectStore() ObjectStore { return m.objectStore }
 func (s *Snapshot) View() view.Snapshot {
 	return view.Snapshot{
 		Number: s.Number, TimeMs: s.Time, EndedMs: s.Ended, Partitions: s.Partitions, Offline: s.Offline, Bytes: s.Bytes,
-		UploadedBytes: s.Uploaded, VerifiedMs: s.Verified, Damage: s.Damage,
+		UploadedBytes: s.Uploaded, VerifiedMs: s.Verified, Note: s.Note, Damage: s.Damage,
 	}
 }
 

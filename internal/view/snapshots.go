@@ -46,8 +46,9 @@ type Snapshot struct {
 	Partitions    int    `json:"partitions"`
 	Offline       int    `json:"offline"` // without records, because no broker could read them
 	Bytes         int64  `json:"bytes"`
-	UploadedBytes int64  `json:"uploadedBytes"` // that it added to the store
-	VerifiedMs    int64  `json:"verifiedMs"`    // 0: never
+	UploadedBytes int64  `json:"uploadedBytes"`  // that it added to the store
+	VerifiedMs    int64  `json:"verifiedMs"`     // 0: never
+	Note          string `json:"note,omitempty"` // of the brokers about their uploads
 	Damage        string `json:"damage,omitempty"`
 }
 

@@ -380,6 +380,8 @@ func TestSnapshotsAreShown(t *testing.T) {
 	src, history := loaded()
 	h := handlerOf(t, src, history)
 	all := src.overview.Snapshots
+	noted := *snapshotsUntil(view.Snapshots{URL: "file:///x"})
+	noted.Snapshots[1].Note = "broker 2: t-1 begins later"
 	damaged := *snapshotsUntil(view.Snapshots{URL: "file:///x"})
 	damaged.Snapshots[0].Damage, damaged.Snapshots[1].Damage = "gone", "cut short"
 	for what, c := range map[string]struct {
@@ -393,6 +395,7 @@ func TestSnapshotsAreShown(t *testing.T) {
 		"by hand":   {&view.SnapshotList{Service: &view.Snapshots{URL: "file:///x"}}, []string{"none", "there is no schedule"}},
 		"fails": {snapshotsUntil(view.Snapshots{URL: "file:///x", Failures: 1, LastError: "it is full"}),
 			[]string{"the last attempt failed", "it is full"}},
+		"has a note": {&noted, []string{"broker 2: t-1 begins later"}},
 		"is damaged": {&damaged, []string{"none", "number 4650: cut short"}},
 	} {
 		src.overview.Snapshots = c.list

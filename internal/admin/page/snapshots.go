@@ -25,6 +25,9 @@ func snapshots(x *view.SnapshotList, now time.Time) g.Node {
 		s := &x.Snapshots[good]
 		add(g.Text(ago(now, time.UnixMilli(s.TimeMs))), small("number "+strconv.FormatInt(s.Number, 10)+" of "+at(s.TimeMs)+", "+
 			bytesText(float64(s.Bytes))+"; "+text.Count(len(x.Snapshots), "snapshot")+" in all"))
+		if s.Note != "" {
+			add(small(s.Note))
+		}
 		if s.Offline > 0 {
 			add(tag("warn", "incomplete"), space, why("it lacks "+text.Count(s.Offline, "partition")+" that no broker could read"))
 		}

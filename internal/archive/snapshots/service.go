@@ -334,6 +334,9 @@ func (s *Service) create(ctx context.Context, term uint64, q ask) bool {
 	if err != nil && ctx.Err() == nil {
 		s.opt.Log.Warn("no snapshot was taken", zap.Error(err))
 	} else if err == nil {
+		if x.Note != "" {
+			s.opt.Log.Warn("brokers have notes about their uploads", zap.Int64("number", x.Number), zap.String("note", x.Note))
+		}
 		s.opt.Log.Info("snapshot", zap.Int64("number", x.Number), zap.Int("partitions", x.Partitions), zap.Int("offline", x.Offline),
 			zap.Int64("bytes", x.Bytes), zap.Int64("uploaded", x.Uploaded), zap.Int64("took_ms", x.Ended-x.Time))
 	}

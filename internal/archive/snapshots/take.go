@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sorts"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 const (
@@ -112,6 +113,7 @@ type taking struct {
 	base     *metadata.Snapshot // the newest snapshot, which this one continues; nil: none
 	index    *format.Index      // of the newest snapshot, complete; nil: there is none, or it cannot be read
 	keys     []format.Key       // of the mark
+	notes    []string           // of the brokers about their uploads
 	uploaded int64
 }
 
@@ -246,13 +248,14 @@ func (x *taking) upload(at *cut.Cluster, index *format.Index) (list []format.Par
 	type ended struct {
 		list  []format.Partition
 		bytes int64
+		note  string
 		err   error
 	}
 	results := make(chan ended)
 	for id, job := range jobs {
 		go func() {
 			var e ended
-			e.list, e.bytes, e.err = x.wait(ctx, id, job)
+			e.list, e.bytes, e.note, e.err = x.wait(ctx, id, job)
 			results <- e
 		}()
 	}
@@ -263,6 +266,9 @@ func (x *taking) upload(at *cut.Cluster, index *format.Index) (list []format.Par
 			err = cmp.Or(err, e.err)
 		}
 		list, x.uploaded = append(list, e.list...), x.uploaded+e.bytes
+		if e.note != "" {
+			x.notes = append(x.notes, e.note)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -290,8 +296,9 @@ func (x *taking) offline(img *metadata.Image, l *cut.Log, ms int64) format.Parti
 	return format.Unread(id, l.Epoch, known, ms)
 }
 
-// wait begins the job of a broker and waits for its end.
-func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []format.Partition, bytes int64, err error) {
+// wait begins the job of a broker and waits for its end. note says which of its partitions are not
+// what they were at the cut.
+func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []format.Partition, bytes int64, note string, err error) {
 	b := x.s.opt.Peer(id)
 	defer func() {
 		if err != nil { // also that of Begin: only its answer may be lost
@@ -299,7 +306,7 @@ func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []fo
 		}
 	}()
 	if err := b.Begin(ctx, *job); err != nil {
-		return nil, 0, err
+		return nil, 0, "", err
 	}
 	heard := x.s.opt.Now()
 	between := pause.Backoff{First: progressFirst, Most: progressEvery}
@@ -307,17 +314,17 @@ func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []fo
 		p, err := b.Progress(ctx, job.Number, len(list))
 		switch {
 		case errors.Is(err, writer.ErrUnknown) || ctx.Err() != nil:
-			return nil, 0, cmp.Or(context.Cause(ctx), err)
+			return nil, 0, "", cmp.Or(context.Cause(ctx), err)
 		case err != nil && x.s.opt.Now().Sub(heard) > silence:
-			return nil, 0, err
+			return nil, 0, "", err
 		case err != nil:
 		case p.Err != "":
-			return nil, 0, fmt.Errorf("broker %d: %s", id, p.Err)
+			return nil, 0, "", fmt.Errorf("broker %d: %s", id, p.Err)
 		case p.Done && p.Next <= len(list): // there are no more pages
 			if p.Note != "" {
-				x.s.opt.Log.Warn("note of a broker about its upload", zap.Int32("broker", id), zap.String("note", p.Note))
+				note = fmt.Sprintf("broker %d: %s", id, p.Note)
 			}
-			return list, p.Bytes, nil
+			return list, p.Bytes, note, nil
 		default:
 			heard = x.s.opt.Now()
 			x.s.progress(id, p.Bytes, p.TotalBytes)
@@ -327,14 +334,21 @@ func (x *taking) wait(ctx context.Context, id int32, job *writer.Job) (list []fo
 			continue // with the next page, at once
 		}
 		if pause.Sleep(ctx, between.After(asked)) != nil {
-			return nil, 0, context.Cause(ctx)
+			return nil, 0, "", context.Cause(ctx)
 		}
 	}
 }
 
+// note returns the notes of all brokers, in the order of their texts.
+func (x *taking) note() string {
+	sorts.Sort(x.notes, strings.Compare)
+	return text.Cut(strings.Join(x.notes, "; "), metadata.MaxSnapshotNote)
+}
+
 // complete puts the index and names it in the metadata, and removes snapshots that are not kept.
 func (x *taking) complete(index *format.Index, collection int64) (*metadata.Snapshot, error) {
-	snapshot := metadata.Snapshot{Number: index.Number, Nonce: metadata.NewID(), Time: index.Time, Partitions: len(index.Partitions)}
+	snapshot := metadata.Snapshot{Number: index.Number, Nonce: metadata.NewID(), Time: index.Time, Partitions: len(index.Partitions),
+		Note: x.note()}
 	put := index
 	if x.base != nil && x.base.Changes < format.MaxChanges {
 		snapshot.Changes = x.base.Changes + 1

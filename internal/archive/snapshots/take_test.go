@@ -204,6 +204,31 @@ func TestASnapshotIsNamedOnlyWhenItIsComplete(t *testing.T) {
 var uploadsEnd = []string{"a broker that begins no upload", "an upload that fails", "a broker that began again",
 	"a broker that stays silent", "the store takes no pack"}
 
+// What brokers note about their uploads stays with the snapshot, as far as there is space for it.
+func TestNotesOfUploadsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		noted := func(first, second string) string {
+			for id, note := range map[int32]string{1: first, 2: second} {
+				w.peers[id].change(func(p *peer) {
+					p.answer = func(x writer.Progress) (writer.Progress, error) { x.Note = note; return x, nil }
+				})
+			}
+			number := w.mustTake().Number
+			return w.meta.image().Snapshot(number).Note
+		}
+		if got := noted("later", "lacks"); got != "broker 1: later; broker 2: lacks" {
+			t.Errorf("note %q", got)
+		}
+		if got := noted("", strings.Repeat("x", metadata.MaxSnapshotNote)); len(got) != metadata.MaxSnapshotNote {
+			t.Errorf("the note has %d bytes", len(got))
+		}
+		if got := noted("", ""); got != "" {
+			t.Errorf("note %q", got)
+		}
+	})
+}
+
 // What a broker uploads although nothing waits for it ends.
 func TestAnUploadOfWhichTheAnswerIsLostEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

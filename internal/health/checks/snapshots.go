@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/view"
 )
 
@@ -105,7 +106,7 @@ func checkSnapshots(f *Facts, n *notes) {
 			"changes objects in the store; then "+health.Command("chronikctl", "snapshot", "delete", strconv.FormatInt(d.Number, 10)))
 	}
 	if x.Offline > 0 {
-		add(health.Warn, fmt.Sprintf("snapshot %d lacks %d partitions that no broker could read", x.Number, x.Offline),
+		add(health.Warn, fmt.Sprintf("snapshot %d lacks %s that no broker could read", x.Number, text.Count(x.Offline, "partition")),
 			"bring their brokers back, which other findings name; the next snapshot then has them")
 	}
 }

@@ -311,7 +311,7 @@ func archiveRules() map[string]importRule {
 			because: "it opens the store that the settings name, and knows nothing of what is in it"},
 		"internal/archive/snapshots": {may: []string{"internal/archive/cut", "internal/archive/format", "internal/archive/restore",
 			"internal/archive/writer", "internal/configdef", "internal/controller", "internal/metadata", "internal/objects",
-			"internal/replica", "internal/view"}, never: noProtocol,
+			"internal/replica", "internal/text", "internal/view"}, never: noProtocol,
 			because: "it works on the metadata leader, and reaches other brokers through functions that the daemon provides"},
 		"internal/archive/upload": {may: []string{"internal/archive/format", "internal/objects", "internal/record", "internal/storage",
 			"internal/storage/epochs", "internal/storage/txnindex"}, never: noProtocol,

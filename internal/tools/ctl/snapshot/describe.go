@@ -41,6 +41,9 @@ func show(ctx context.Context, a *app.App, cl *kgo.Client, n int64) error {
 	if err := a.Print(s, t); err != nil {
 		return err
 	}
+	if s.Note != "" {
+		a.Note("%s", s.Note)
+	}
 	if s.Damage != "" {
 		a.Note("damaged: %s", s.Damage)
 	}

@@ -48,10 +48,17 @@ func list(a *app.App) *cobra.Command {
 	}
 }
 
-// note says what the cluster does about snapshots.
+// note says what brokers noted about their uploads for the newest snapshot with a note, and what
+// the cluster does about snapshots.
 func note(a *app.App, x *view.SnapshotList) {
 	if !a.Format().ForPeople() {
 		return
+	}
+	for i := len(x.Snapshots) - 1; i >= 0; i-- {
+		if s := &x.Snapshots[i]; s.Note != "" { // the newest one; describe has the others
+			a.Note("snapshot %d: %s", s.Number, s.Note)
+			break
+		}
 	}
 	switch s := x.Service; {
 	case s == nil:

@@ -139,7 +139,7 @@ func three() []view.Snapshot {
 		{Number: 9, TimeMs: 1_900_000_300_000, EndedMs: 1_900_000_300_050, Partitions: 4, Offline: 1, Bytes: 4 << 20,
 			UploadedBytes: 1 << 20},
 		{Number: 12, TimeMs: 1_900_000_600_000, EndedMs: 1_900_000_600_050, Partitions: 4, Bytes: 4 << 20, UploadedBytes: 10,
-			VerifiedMs: 1_900_000_700_000, Damage: "object pack/0 not found"},
+			VerifiedMs: 1_900_000_700_000, Note: "broker 2: t-1 begins later", Damage: "object pack/0 not found"},
 	}
 }
 
@@ -154,7 +154,8 @@ var commands = []struct {
 }{
 	{"an empty list", "list", nil, 0, []string{"no snapshots"}, nil},
 	{"a list", "list", func(f *fake) { f.list.Snapshots = three() }, 0,
-		[]string{"NUMBER", "2030-03-17T17:46:40Z", "1.23s", "complete", "incomplete", "damaged", "never"}, nil},
+		[]string{"NUMBER", "2030-03-17T17:46:40Z", "1.23s", "complete", "incomplete", "damaged", "never",
+			"snapshot 12: broker 2: t-1 begins later"}, nil},
 	{"without an object store", "list", func(f *fake) { f.list.Service.URL = "" }, 0,
 		[]string{"no snapshots are taken: archive.url is not set"}, nil},
 	{"a snapshot in progress, after failures", "list", func(f *fake) {
@@ -169,7 +170,7 @@ var commands = []struct {
 	{"a snapshot", "describe 5", func(f *fake) { f.list.Snapshots = three() }, 0,
 		[]string{"snapshot 5  taken 2030-03-17T17:46:40Z in 1.23s  4 partitions, 0 offline"}, nil},
 	{"a damaged snapshot", "describe 12", func(f *fake) { f.list.Snapshots = three() }, 0,
-		[]string{"damaged: object pack/0 not found"}, nil},
+		[]string{"broker 2: t-1 begins later", "damaged: object pack/0 not found"}, nil},
 	{"an unknown snapshot", "describe 6", func(f *fake) { f.list.Snapshots = three() }, 1,
 		[]string{"there is no snapshot 6; chronikctl snapshot list shows them"}, nil},
 	{"no number", "describe x", nil, 2, []string{`"x" is not the number of a snapshot`}, nil},
