@@ -4,7 +4,8 @@
 #
 # PART: main tools bulk brokers txn sizes tls tails mixed neighbours start scale move store forward rights
 #       share profiles rivals (default: all, in this order).
-# OUT=DIR               each part writes DIR/PART.txt (default bench-DATE in the working directory).
+# OUT=DIR               each part writes DIR/PART.txt (default bench-DATE in the working directory), and
+#                       DIR/times.txt has when it ended and how steady the processors were before it.
 # KLITE=FILE TANSU=FILE programs of the part rivals, which is measured without those that are missing.
 #
 # Parts that compare with Kafka need Java and Maven, as bench.sh says. A part that fails is reported at
@@ -118,14 +119,30 @@ part_forward() (
   done
 )
 
+# steady   the median and the slowest of 60 equal computations, in times of the fastest one. Where no other
+#          machine shares the processors, they are below 1.2.
+steady() {
+  python3 - <<'EOF'
+from time import perf_counter as now
+def once():
+    began, x = now(), 0
+    for i in range(600000):
+        x += i * i
+    return now() - began
+times = sorted(once() for _ in range(60))
+print("computations %.2f to %.2f" % (times[30] / times[0], times[-1] / times[0]))
+EOF
+}
+
 all="main tools bulk brokers txn sizes tls tails mixed neighbours start scale move store forward rights share profiles rivals"
 for p in "${@:-$all}"; do for p in $p; do
   declare -F "part_$p" >/dev/null || { echo "bench-all: there is no part $p; there are: $all"; exit 2; }
 done; done
 failed=''
 for p in "${@:-$all}"; do for p in $p; do
+  before="$(steady)"
   from="$(date +%s)"
   "part_$p" >"$out/$p.txt" 2>&1 </dev/null || failed+=" $p"
-  printf '%s  %-10s %4d s, load %s\n' "$(date -u +%FT%TZ)" "$p" "$(($(date +%s) - from))" "$(cut -d' ' -f1 /proc/loadavg)" | tee -a "$out/times.txt"
+  printf '%s  %-10s %4d s, load %s, %s before\n' "$(date -u +%FT%TZ)" "$p" "$(($(date +%s) - from))" "$(cut -d' ' -f1 /proc/loadavg)" "$before" | tee -a "$out/times.txt"
 done; done
 [ -z "$failed" ] || { echo "bench-all: these parts failed:$failed"; exit 1; }
