@@ -119,8 +119,8 @@ part_forward() (
   done
 )
 
-# steady   the median and the slowest of 60 equal computations, in times of the fastest one. Where no other
-#          machine shares the processors, they are below 1.2.
+# steady   the median and the slowest of 60 equal computations, in times of the fastest one. Figures of parts
+#          whose processors were not equally steady do not compare.
 steady() {
   python3 - <<'EOF'
 from time import perf_counter as now
