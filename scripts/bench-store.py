@@ -110,13 +110,15 @@ def end(process, sig):
 
 
 def timed(*args):
-    """Runs a program, and returns the seconds that it took and its output."""
+    """Runs a program, and returns the seconds that it took and its output. What else it says is printed."""
     begin = time.monotonic()
-    process = start(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    out, _ = process.communicate()
+    process = start(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, said = process.communicate()
     RUNNING.remove(process)
     if process.returncode != 0:
-        sys.exit(f"bench-store: {' '.join(args)}: {out}")
+        sys.exit(f"bench-store: {' '.join(args)}: {out}{said}")
+    for line in said.splitlines():
+        say(f"{os.path.basename(args[0])}: {line}")
     return time.monotonic() - begin, out
 
 
