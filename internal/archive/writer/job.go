@@ -44,8 +44,8 @@ type job struct {
 	over    bool
 	err     error
 	notes   []string
-	later   []string // the first partitions that begin later than at the cut, and where
-	expired int      // how many do
+	expired few // partitions that begin later than at the cut, and where
+	gone    few // partitions whose logs were closed
 	results []format.Partition
 }
 
@@ -162,15 +162,35 @@ func (j *job) progress(from int) Progress {
 // mostNotes bounds the notes of a job, and the partitions that another one names.
 const mostNotes = 4
 
+// few are the partitions of one note: how many, and the names of the first ones.
+type few struct {
+	n     int
+	names []string
+}
+
+func (f *few) add(name string) {
+	if f.n++; len(f.names) < mostNotes {
+		f.names = append(f.names, name)
+	}
+}
+
+func (f *few) String() string {
+	names := strings.Join(f.names, ", ")
+	if more := f.n - len(f.names); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return names
+}
+
 // noted returns all notes. The caller holds mu.
 func (j *job) noted() string {
 	all := slices.Clone(j.notes)
-	if j.expired > 0 {
-		names := strings.Join(j.later, ", ")
-		if more := j.expired - len(j.later); more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
-		}
-		all = append(all, "retention has removed records before they were read, and partitions begin behind them: "+names)
+	if j.expired.n > 0 {
+		all = append(all, "retention has removed records before they were read, and partitions begin behind them: "+j.expired.String())
+	}
+	if j.gone.n > 0 {
+		all = append(all, "partitions were deleted, or moved to another broker, before they were read, and the snapshot lacks them: "+
+			j.gone.String())
 	}
 	return strings.Join(all, "; ")
 }
@@ -179,9 +199,18 @@ func (j *job) noted() string {
 func (j *job) begins(log *storage.Log, at int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.expired++; len(j.later) < mostNotes {
-		j.later = append(j.later, fmt.Sprintf("%s at %d", log, at))
+	j.expired.add(fmt.Sprintf("%s at %d", log, at))
+}
+
+// lacks notes that a partition is not in the snapshot, because of an error of its log.
+func (j *job) lacks(log *storage.Log, err error) {
+	if !errors.Is(err, storage.ErrClosed) {
+		j.note(err, "the snapshot lacks the partition")
+		return
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.gone.add(log.String())
 }
 
 func (j *job) note(err error, then string) {
@@ -403,7 +432,7 @@ func (j *job) upload(b *upload.Batch, base map[format.ID]*format.Partition, t *t
 		return errors.Join(void, err)
 	}
 	if err != nil && errors.Is(err, upload.ErrLog) && (errors.Is(err, storage.ErrCorrupt) || k.log.Offline() != nil) {
-		j.note(err, "the snapshot lacks the partition")
+		j.lacks(k.log, err)
 		t.result.State, t.result.Start = format.Offline, t.cut.End // which is exact: no position is above it
 		return nil
 	}

@@ -671,7 +671,7 @@ func TestADeletionOfATopicDoesNotEndTheUpload(t *testing.T) {
 	must.OK(t, w.m.Delete(p.log.ID()))
 	must.OK(t, w.w.Begin(job))
 	x := w.ended(job.Number)
-	if x.Err != "" || !strings.Contains(x.Note, "log is closed: the snapshot lacks the partition") {
+	if x.Err != "" || !strings.HasSuffix(x.Note, "before they were read, and the snapshot lacks them: "+p.log.String()) {
 		t.Fatalf("%+v", x)
 	}
 	if got, end := x.Partitions[0], job.Cuts[0].End; got.State != format.Offline || got.Start != end || got.End != end {
