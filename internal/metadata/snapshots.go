@@ -22,7 +22,8 @@ type Snapshot struct {
 	// the controller. Times of later snapshots are never smaller.
 	Time  int64 `json:"time"`
 	Ended int64 `json:"ended"`
-	// Partitions is how many it has, and Offline how many of them could not be read.
+	// Partitions is how many it has, and Offline how many of them could not be read, without those
+	// of topics that were deleted during the upload.
 	Partitions int `json:"partitions"`
 	Offline    int `json:"offline,omitempty"`
 	// Bytes are those of its records, and Uploaded those that it added to the store.

@@ -358,9 +358,11 @@ func (x *taking) complete(index *format.Index, collection int64) (*metadata.Snap
 	if err != nil {
 		return nil, err
 	}
+	img := x.s.opt.Image()
 	for i := range index.Partitions {
 		p := &index.Partitions[i]
-		if p.State == format.Offline {
+		// What was deleted during the upload is not missed, and no operator can bring it back.
+		if p.State == format.Offline && img.TopicByID(p.ID.Topic) != nil {
 			snapshot.Offline++
 		}
 		n, err := x.s.bytesOf(x.ctx, x.store, x.prefix, p)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -467,4 +469,49 @@ func TestExpiredSnapshots(t *testing.T) {
 			t.Errorf("%+v after %+v", x, before)
 		}
 	})
+}
+
+// Partitions whose records were not uploaded count as offline, unless their topic was deleted
+// meanwhile.
+func TestDeletedPartitionsAreNotOffline(t *testing.T) {
+	gone := metadata.Txn{Delete: []string{metadata.NameKey("t"), metadata.TopicKey(topicA)}}
+	for i := range int32(partitionsA) {
+		gone.Delete = append(gone.Delete, metadata.PartitionKey(topicA, i))
+	}
+	for _, deleted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, nil)
+			deletion := sync.OnceFunc(func() {
+				if deleted {
+					w.meta.change(func(m *memory) { m.apply(gone) })
+				}
+			})
+			var unread atomic.Int64
+			for _, p := range w.peers {
+				p.change(func(p *peer) {
+					p.answer = func(x writer.Progress) (writer.Progress, error) {
+						deletion()
+						x.Partitions = slices.Clone(x.Partitions)
+						for i, q := range x.Partitions {
+							if q.ID.Topic == topicA {
+								x.Partitions[i] = format.Partition{ID: q.ID, State: format.Offline, Epoch: q.Epoch,
+									Start: q.End, End: q.End}
+								unread.Add(1)
+							}
+						}
+						return x, nil
+					}
+				})
+			}
+			x, err := w.take()
+			must.OK(t, err)
+			want := 0
+			if !deleted {
+				want = partitionsA
+			}
+			if unread.Load() != partitionsA || x.Partitions != partitionsA+1 || x.Offline != want {
+				t.Errorf("deleted %v: %d unread, %+v, want %d offline", deleted, unread.Load(), x, want)
+			}
+		})
+	}
 }
