@@ -322,7 +322,7 @@ def snapshots(broker):
             try:
                 seconds, snapshot = broker.snapshot()
                 taken.append((seconds, snapshot["uploadedBytes"]))
-            except SystemExit as e:
+            except (SystemExit, Exception) as e:  # or the row would have figures without these snapshots
                 failed.append(e)
 
     thread = threading.Thread(target=take)
