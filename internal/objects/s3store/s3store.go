@@ -9,7 +9,11 @@ package s3store
 
 import (
 	"context"
+	"crypto/md5" //nolint:gosec // S3 verifies this checksum of an upload; the signature has SHA-256
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -180,12 +184,21 @@ func (s *Store) created(ctx context.Context, err error) error {
 var errNoStore = errors.New("status 404 without an error of S3: something before the store answered")
 
 // Put implements objects.Store.
+//
+// Both checksums are in the header of the request, which is signed. The client could also sign each
+// 64 KiB on their way, but its reader cannot stand that the transport still reads while the call
+// ends: a store that answers early, as one that redirects does, would end the process.
 func (s *Store) Put(ctx context.Context, name string, body objects.Body) error {
 	if err := objects.CheckPut(name, body); err != nil {
 		return err
 	}
-	_, err := s.client.Client.PutObject(ctx, s.bucket, s.prefix+name, io.NewSectionReader(body, 0, body.Size()), body.Size(),
-		minio.PutObjectOptions{ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true})
+	md5Sum, sha256Sum := md5.New(), sha256.New()
+	if _, err := io.Copy(io.MultiWriter(md5Sum, sha256Sum), io.NewSectionReader(body, 0, body.Size())); err != nil {
+		return fmt.Errorf("read %s: %w", name, noEOF(err))
+	}
+	_, err := s.client.PutObject(ctx, s.bucket, s.prefix+name, io.NewSectionReader(body, 0, body.Size()), body.Size(),
+		base64.StdEncoding.EncodeToString(md5Sum.Sum(nil)), hex.EncodeToString(sha256Sum.Sum(nil)),
+		minio.PutObjectOptions{ContentType: "application/octet-stream", DisableContentSha256: true})
 	return s.created(ctx, err)
 }
 

@@ -360,3 +360,20 @@ func TestAConnectionThatEndsIsNoEndOfAnObject(t *testing.T) {
 		closes.Store(0)
 	}
 }
+
+// A store that answers before it has read the object, as one that redirects does, ends the call
+// while the transport still reads the object.
+func TestAnAnswerBeforeTheObjectIsRead(t *testing.T) {
+	object := objecttest.Bytes(4<<20, 1)
+	for _, answer := range []int{301, 302, 303, 307, 403, 507} {
+		s := server(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(answer)
+		}))
+		for range 4 {
+			if err := s.Put(t.Context(), "x", bytes.NewReader(object)); err == nil || errors.Is(err, objects.ErrNotFound) {
+				t.Errorf("%d: %v", answer, err)
+			}
+		}
+	}
+}
