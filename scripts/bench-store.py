@@ -86,7 +86,7 @@ def until(what, done):
     while not done():
         if time.monotonic() - begin > WAIT:
             sys.exit(f"bench-store: not within {WAIT} s: {what}")
-        time.sleep(0.02)
+        time.sleep(0.2)
     return time.monotonic() - begin
 
 

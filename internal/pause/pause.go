@@ -1,7 +1,8 @@
 // Package pause waits between attempts: how long after how many failures, and until when. A pause
 // after a failure is at most as long as its bound, and ends with its context. The package paces
-// work that has a rate. What is costly to compute it computes seldom, with at most a tenth of a
-// processor. It does not know what is attempted, paced or computed.
+// work that has a rate, and bounds the processor time of background work. What is costly to compute
+// it computes seldom, with at most a tenth of a processor. It does not know what is attempted,
+// paced or computed.
 package pause
 
 import (

@@ -45,7 +45,9 @@ type Options struct {
 	// Interval is the pause between two rounds.
 	Interval time.Duration
 	// Rate returns how many bytes per second are read and uploaded at most; 0: no bound.
-	Rate   func() int64
+	Rate func() int64
+	// Duty is that of upload.Options.
+	Duty   *pause.Duty
 	Logger *zap.Logger
 	// Sizes replaces the sizes of uploads; zero fields select 64 MiB and 1000. Only tests set it.
 	Sizes upload.Options
@@ -107,7 +109,7 @@ func New(o Options) *Copier {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	return &Copier{opt: o, compared: map[metadata.TopicPartition]int32{},
+	return &Copier{opt: o, pace: pause.Pace{Idle: upload.IdlePace}, compared: map[metadata.TopicPartition]int32{},
 		failures: map[metadata.TopicPartition]Failure{}, oldest: map[metadata.TopicPartition]oldest{}}
 }
 
@@ -180,7 +182,7 @@ func (c *Copier) round(ctx context.Context) (more bool) {
 		return false
 	}
 	up := c.opt.Sizes
-	up.Store, up.Prefix, up.Spend = store, prefix, c.spend
+	up.Store, up.Prefix, up.Spend, up.Duty = store, prefix, c.spend, c.opt.Duty
 	left := make([]bool, len(todo))
 	var next atomic.Int64
 	var group sync.WaitGroup

@@ -77,7 +77,7 @@ func (b *Batch) load(ctx context.Context, id format.ID, a *Archived) error {
 	if a.manifest != nil || a.at == (objects.Nonce{}) {
 		return nil
 	}
-	m, err := format.ReadManifest(ctx, b.opt.Store, b.opt.Prefix, id, a.at)
+	m, err := format.ReadManifest(ctx, b.store, b.opt.Prefix, id, a.at)
 	if err == nil && m.End != a.end {
 		err = fmt.Errorf("%w: the manifest of %x-%d ends at %d and not at %d", format.ErrContradiction, id.Topic, id.Partition, m.End,
 			a.end)
@@ -102,7 +102,7 @@ func (b *Batch) last(ctx context.Context, id format.ID, a *Archived) (*[]format.
 		return nil, nil
 	case len(m.Parts) == 0:
 		n := len(m.Older) - 1
-		older, err := m.Older[n].Read(ctx, b.opt.Store, b.opt.Prefix, id)
+		older, err := m.Older[n].Read(ctx, b.store, b.opt.Prefix, id)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func (b *Batch) Agree(ctx context.Context, t *Target, known *epochs.Cache, forme
 		}
 		cut, ok := format.Part{}, false
 		if _, end := known.End(p.Epoch, math.MaxInt64); p.Base < min(end, t.End) { // it may agree in part
-			if cut, ok, err = p.Cut(ctx, b.opt.Store, b.opt.Prefix, t.ID, func(h record.Batch) bool {
+			if cut, ok, err = p.Cut(ctx, b.store, b.opt.Prefix, t.ID, func(h record.Batch) bool {
 				return agrees(h.LastOffset(), h.LeaderEpoch())
 			}); err != nil {
 				return nil, err

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
@@ -30,8 +31,8 @@ var ErrLog = errors.New("read the log to archive")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readSize is how many bytes are read from a log at a time.
-const readSize = 1 << 20
+// readSize is how many bytes are read from a log at a time, and worked on without a rest.
+const readSize = 256 << 10
 
 // source is a range of a log as the bytes of its batches. It holds one read of them in memory, and
 // reads again what is asked for later.
@@ -46,6 +47,7 @@ type source struct {
 	later     []txnindex.Entry // that have records in it, and later markers, as far as the log has them
 
 	mu     sync.Mutex // guards the following fields
+	work   pause.Work // on what is held
 	held   []byte     // those of one read
 	heldAt int64      // their position; meaningless if held is empty
 }
@@ -57,7 +59,7 @@ type readAt struct{ pos, offset int64 }
 // most is exceeded by less than one read, of readSize bytes or one batch. The source ends at limit,
 // or after the last batch if there may be more. It is empty if the range has no batch.
 func (b *Batch) scan(ctx context.Context, log Log, from, limit, most int64) (*source, error) {
-	s := &source{log: log, base: from, end: from}
+	s := &source{log: log, base: from, end: from, work: b.opt.Duty.Begin()}
 	for s.end < limit && s.size < most {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -73,8 +75,10 @@ func (b *Batch) scan(ctx context.Context, log Log, from, limit, most int64) (*so
 		n := slice.Size
 		err = s.add(&slice)
 		slice.Release()
+		s.work.Rest(n)
 		if err == nil && b.opt.Spend != nil {
 			err = b.opt.Spend(ctx, n)
+			s.work.Restart()
 		}
 		if err != nil {
 			return nil, err
@@ -167,6 +171,7 @@ func (s *source) load(pos int64) error {
 		until = s.reads[i+1]
 	}
 	size := int(until.pos - from.pos)
+	s.work.Rest(len(s.held))
 	b := s.held[:0]
 	s.held = nil // until it is whole
 	for at := from.offset; len(b) < size; {

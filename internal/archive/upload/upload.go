@@ -16,10 +16,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/archive/format"
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/pause"
 )
 
 // Target is a log that is archived, as a snapshot cuts it.
@@ -49,6 +51,8 @@ type Options struct {
 	// Spend is called with the bytes of each read of a log, and ends the round if it fails; nil: it
 	// is not. It may wait.
 	Spend func(ctx context.Context, n int) error
+	// Duty is that of what is done with the bytes of logs; nil: no rests.
+	Duty *pause.Duty
 	// Broken are the rules that a test has removed.
 	Broken breakrules.Removed[Rule]
 }
@@ -59,9 +63,14 @@ const (
 	ManifestParts = 1000
 )
 
+// IdlePace is how long a rate of Spend is made up for: log objects are read at the rate, and then
+// verified and put.
+const IdlePace = 2 * time.Second
+
 // Batch is one round of uploads. It must not be used concurrently.
 type Batch struct {
 	opt     Options
+	store   objects.Store // opt.Store for what is in memory, and for reads
 	pack    format.Pack
 	waiting []slot // of the pieces in pack, in their order
 }
@@ -75,7 +84,7 @@ type slot struct {
 }
 
 // NewBatch returns a Batch without uploads. All sizes must be set.
-func NewBatch(o Options) *Batch { return &Batch{opt: o} }
+func NewBatch(o Options) *Batch { return &Batch{opt: o, store: objects.Resting(o.Store, o.Duty)} }
 
 // errHole: the log has no batch before its end, but offsets.
 var errHole = errors.New("the log ends with offsets that have no records")
@@ -127,10 +136,10 @@ func (b *Batch) add(ctx context.Context, t *Target, former *Archived, compacted 
 		return nil, err
 	}
 	if stay < len(next.pieces) {
-		from = max(next.pieces[stay].Base, t.Start)
+		from, s = max(next.pieces[stay].Base, t.Start), nil
 		next.pieces = next.pieces[:stay]
 	}
-	fresh, err := b.rest(ctx, t, next, from)
+	fresh, err := b.rest(ctx, t, next, from, s)
 	switch {
 	case err != nil:
 		return nil, err
@@ -197,7 +206,7 @@ func (b *Batch) Parts(ctx context.Context, id format.ID, a *Archived) ([]format.
 	if err := b.load(ctx, id, a); err != nil || a.manifest == nil {
 		return nil, err
 	}
-	return a.manifest.All(ctx, b.opt.Store, b.opt.Prefix)
+	return a.manifest.All(ctx, b.store, b.opt.Prefix)
 }
 
 // Bytes returns the bytes of the batches of what is listed. It reads no older manifest.
@@ -243,12 +252,14 @@ func (b *Batch) renew(ctx context.Context, t *Target, a *Archived, stay int) err
 }
 
 // rest uploads [from, t.End), which continues a: as log objects while there is enough for them, and
-// then as a piece. It returns the parts of the log objects.
-func (b *Batch) rest(ctx context.Context, t *Target, a *Archived, from int64) (fresh []format.Part, err error) {
+// then as a piece. It returns the parts of the log objects. s is what was scanned from there on, or
+// nil.
+func (b *Batch) rest(ctx context.Context, t *Target, a *Archived, from int64, s *source) (fresh []format.Part, err error) {
 	for {
-		s, err := b.scan(ctx, t.Log, from, t.End, b.opt.ObjectBytes)
-		if err != nil {
-			return nil, err
+		if s == nil {
+			if s, err = b.scan(ctx, t.Log, from, t.End, b.opt.ObjectBytes); err != nil {
+				return nil, err
+			}
 		}
 		if s.size < b.opt.ObjectBytes || len(a.pieces) > 0 {
 			if s.size > 0 {
@@ -261,7 +272,7 @@ func (b *Batch) rest(ctx context.Context, t *Target, a *Archived, from int64) (f
 		if err != nil {
 			return nil, err
 		}
-		fresh, from = append(fresh, part), s.end
+		fresh, from, s = append(fresh, part), s.end, nil
 	}
 }
 
@@ -277,7 +288,7 @@ func (b *Batch) object(ctx context.Context, id format.ID, s *source) (format.Par
 	}
 	run := o.Run(objects.NewNonce())
 	run.Written = max(written.UnixMilli(), 0)
-	if err := b.opt.Store.Put(ctx, b.opt.Prefix+run.Name(id), o); err != nil {
+	if err := b.opt.Store.Put(ctx, b.opt.Prefix+run.Name(id), o); err != nil { // the source of o rests
 		return format.Part{}, fmt.Errorf("[%d, %d): %w", s.base, s.end, err)
 	}
 	return format.Whole(run, o.Log.Epoch), nil
@@ -353,7 +364,7 @@ func (b *Batch) putManifest(ctx context.Context, m *format.Manifest) (objects.No
 		return objects.Nonce{}, err
 	}
 	name := format.Name{Kind: objects.Manifest, Partition: m.ID, Nonce: objects.NewNonce()}
-	return name.Nonce, objects.Write(ctx, b.opt.Store, b.opt.Prefix+name.String(), objects.Manifest, sealed)
+	return name.Nonce, objects.Write(ctx, b.store, b.opt.Prefix+name.String(), objects.Manifest, sealed)
 }
 
 // Close puts the pack, if it has pieces. The results of Add are valid then.
@@ -363,7 +374,7 @@ func (b *Batch) Close(ctx context.Context) error {
 	}
 	name := format.Name{Kind: objects.Pack, Nonce: objects.NewNonce()}
 	sealed, pieces := b.pack.Seal(name.Nonce)
-	if err := objects.Write(ctx, b.opt.Store, b.opt.Prefix+name.String(), objects.Pack, sealed); err != nil {
+	if err := objects.Write(ctx, b.store, b.opt.Prefix+name.String(), objects.Pack, sealed); err != nil {
 		return err
 	}
 	for i, at := range b.waiting {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -17,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/breakrules"
 	"github.com/chronik-io/chronik/internal/objects"
 	"github.com/chronik-io/chronik/internal/objects/dirstore"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -465,6 +468,39 @@ func TestASourceIsReadAgain(t *testing.T) {
 	if n, err := s.ReadAt(make([]byte, 1), 0); err == nil {
 		t.Errorf("%d bytes of another log", n)
 	}
+}
+
+// slowLog is a log whose reads need a millisecond of a processor.
+type slowLog struct {
+	Log
+	reads int
+}
+
+func (s *slowLog) Read(offset, limit int64, max int, atLeastOne bool) (storage.Slice, error) {
+	s.reads++
+	time.Sleep(time.Millisecond)
+	return s.Log.Read(offset, limit, max, atLeastOne)
+}
+
+// Every read of a log rests: the one that finds the batches, and those that verify and put them.
+func TestReadsOfALogRest(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer func() { must.OK(t, w.m.Close()) }()
+		for range 8 {
+			w.plain(1, 900<<10)
+		}
+		b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 1 << 20, PackBytes: 1 << 20, PieceBytes: 1 << 20, ManifestParts: 10,
+			Duty: pause.NewDuty()})
+		log, begin := &slowLog{Log: w.log.Hold()}, time.Now()
+		_, err := b.Add(t.Context(), &Target{id, log, 0, w.end()}, &Archived{}, false)
+		must.OK(t, err)
+		took, want := time.Since(begin), time.Duration(log.reads)*3*time.Millisecond
+		if log.reads < 24 || took < want-20*time.Millisecond {
+			t.Errorf("%d reads took %v, want %v", log.reads, took, want)
+		}
+	})
 }
 
 // Log objects that are below the log start are not in the next manifest, and a manifest that has

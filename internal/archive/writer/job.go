@@ -61,7 +61,7 @@ type task struct {
 }
 
 func newJob(w *Writer, x Job) *job {
-	j := &job{Job: x, w: w, ended: make(chan struct{})}
+	j := &job{Job: x, w: w, ended: make(chan struct{}), pace: pause.Pace{Idle: upload.IdlePace}}
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
 	j.timers = []*time.Timer{time.AfterFunc(stallTime, func() { j.cancel(errStalls) }),
 		time.AfterFunc(jobTime, func() { j.cancel(errLong) }), time.AfterFunc(holdTime, j.ease)}
@@ -319,7 +319,7 @@ func (j *job) run() error {
 		return err
 	}
 	o := j.w.opt.Sizes
-	o.Store, o.Prefix, o.Spend, o.Again = store{j.w.opt.Store, j}, j.w.opt.Prefix, j.spend, j.w.old
+	o.Store, o.Prefix, o.Spend, o.Duty, o.Again = store{j.w.opt.Store, j}, j.w.opt.Prefix, j.spend, j.w.opt.Duty, j.w.old
 	b := upload.NewBatch(o)
 	order := slices.Clone(j.logs)
 	first := func(t *task) int {

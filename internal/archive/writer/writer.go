@@ -26,6 +26,7 @@ import (
 	"github.com/chronik-io/chronik/internal/label"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/sorts"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -95,7 +96,9 @@ type Options struct {
 	Partitions Partitions
 	// Rate returns how many bytes per second are read and uploaded at most, on average over an
 	// object; 0: no bound. nil is 0. It must not block.
-	Rate   func() int64
+	Rate func() int64
+	// Duty is that of upload.Options.
+	Duty   *pause.Duty
 	Logger *zap.Logger
 	// Sizes replaces the sizes of uploads; zero fields select 64 MiB, 16 MiB, 4 MiB and 1000. Only
 	// tests set it.

@@ -29,6 +29,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/objects"
+	"github.com/chronik-io/chronik/internal/pause"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/share"
@@ -99,8 +100,8 @@ func NewCopies(o Options, reads *Reads) *Copies {
 	open := o.opener(reads.prefix)
 	c := tier.New(tier.Options{
 		Self: o.Node, Image: o.Applier.Image, Applied: o.Applier.WaitFor, Alter: o.Controller.AlterTier, Raise: raise(o), Topic: o.Topic,
-		Partitions: o.Replicas.Partitions, Interval: o.Tiers.Interval, Rate: func() int64 { return o.Conf.Rate }, Logger: o.Log,
-		Open: func() (objects.Store, string, error) {
+		Partitions: o.Replicas.Partitions, Interval: o.Tiers.Interval, Rate: func() int64 { return o.Conf.Rate }, Duty: pause.NewDuty(),
+		Logger: o.Log, Open: func() (objects.Store, string, error) {
 			store, err := open()
 			return store, reads.prefix, err
 		},
@@ -165,8 +166,15 @@ func Open(o Options, copies *Copies) error {
 		Self: o.Node, Replicas: o.Replicas, Applied: o.Applier.WaitFor, Uploads: up.get, Image: o.Applier.Image,
 		Ask: o.Member.Ask(cluster.Snapshots),
 	})
+	duty := pause.NewDuty() // of verifications
 	service := snapshots.New(snapshots.Options{
-		Conf: *o.Conf, Open: up.open, Store: o.Member.Leading(), Image: o.Applier.Image, Applied: o.Applier.WaitFor, Leads: o.Member.Leads,
+		Conf: *o.Conf, Open: func() (objects.Store, error) {
+			store, err := up.open()
+			if err != nil {
+				return nil, err
+			}
+			return objects.Resting(store, duty), nil
+		}, Store: o.Member.Leading(), Image: o.Applier.Image, Applied: o.Applier.WaitFor, Leads: o.Member.Leads,
 		Raise: raise(o), Topic: o.Topic, Peer: desk.Peer, Release: o.Version, Now: time.Now, Log: o.Log,
 	})
 	known := func() (newest, damaged *view.Snapshot, counts [2]int) {
@@ -250,7 +258,7 @@ func (u *uploads) get() (snapshots.Uploads, error) {
 	}
 	u.writer = writer.New(writer.Options{
 		Store: store, Prefix: u.reads.prefix, Cluster: u.reads.cluster, Partitions: writer.Of(u.o.Replicas),
-		Rate: func() int64 { return u.o.Conf.Rate }, Logger: u.o.Log,
+		Rate: func() int64 { return u.o.Conf.Rate }, Duty: pause.NewDuty(), Logger: u.o.Log,
 	})
 	return u.writer, nil
 }

@@ -193,13 +193,31 @@ func (s *Store) Put(ctx context.Context, name string, body objects.Body) error {
 		return err
 	}
 	md5Sum, sha256Sum := md5.New(), sha256.New()
-	if _, err := io.Copy(io.MultiWriter(md5Sum, sha256Sum), io.NewSectionReader(body, 0, body.Size())); err != nil {
+	n, err := io.Copy(io.MultiWriter(md5Sum, sha256Sum), untilDone{ctx, io.NewSectionReader(body, 0, body.Size())})
+	if err == nil && n < body.Size() {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
 		return fmt.Errorf("read %s: %w", name, noEOF(err))
 	}
-	_, err := s.client.PutObject(ctx, s.bucket, s.prefix+name, io.NewSectionReader(body, 0, body.Size()), body.Size(),
+	_, err = s.client.PutObject(ctx, s.bucket, s.prefix+name, io.NewSectionReader(body, 0, body.Size()), body.Size(),
 		base64.StdEncoding.EncodeToString(md5Sum.Sum(nil)), hex.EncodeToString(sha256Sum.Sum(nil)),
 		minio.PutObjectOptions{ContentType: "application/octet-stream", DisableContentSha256: true})
 	return s.created(ctx, err)
+}
+
+// untilDone is a reader that ends with a context.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
 }
 
 // Get implements objects.Store.

@@ -377,3 +377,33 @@ func TestAnAnswerBeforeTheObjectIsRead(t *testing.T) {
 		}
 	}
 }
+
+// waiting is a body that ends a context with its first read, and has less than it says.
+type waiting struct {
+	*bytes.Reader
+	end   func()
+	reads int
+}
+
+func (w *waiting) ReadAt(p []byte, off int64) (int, error) {
+	w.reads++
+	w.end()
+	return w.Reader.ReadAt(p, off)
+}
+
+func (w *waiting) Size() int64 { return w.Reader.Size() + 100 }
+
+// The checksums of an object end with the context, and with a body that is too short.
+func TestTheChecksumsOfAnObjectEnd(t *testing.T) {
+	s := server(t, fake(t))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	w := &waiting{bytes.NewReader(objecttest.Bytes(4<<20, 1)), func() { cancel(stop) }, 0}
+	if err := s.Put(ctx, "x", w); !errors.Is(err, stop) || w.reads != 1 {
+		t.Errorf("%d reads: %v", w.reads, err)
+	}
+	w = &waiting{bytes.NewReader(objecttest.Bytes(5000, 1)), func() {}, 0}
+	if err := s.Put(t.Context(), "x", w); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+}
