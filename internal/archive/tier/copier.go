@@ -44,7 +44,8 @@ type Options struct {
 	Topic func(*metadata.Image, *metadata.Topic) *configdef.Topic
 	// Interval is the pause between two rounds.
 	Interval time.Duration
-	// Rate returns how many bytes per second are read and uploaded at most; 0: no bound.
+	// Rate returns how many bytes per second are read and uploaded at most, on average over an
+	// object; 0: no bound.
 	Rate func() int64
 	// Duty is that of upload.Options.
 	Duty   *pause.Duty
