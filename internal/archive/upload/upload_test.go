@@ -488,16 +488,16 @@ func TestReadsOfALogRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer func() { must.OK(t, w.m.Close()) }()
-		for range 8 {
+		for range 32 {
 			w.plain(1, 900<<10)
 		}
-		b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 1 << 20, PackBytes: 1 << 20, PieceBytes: 1 << 20, ManifestParts: 10,
+		b := NewBatch(Options{Store: w.s, Prefix: prefix, ObjectBytes: 28 << 20, PackBytes: 1 << 20, PieceBytes: 1 << 20, ManifestParts: 10,
 			Duty: pause.NewDuty()})
 		log, begin := &slowLog{Log: w.log.Hold()}, time.Now()
 		_, err := b.Add(t.Context(), &Target{id, log, 0, w.end()}, &Archived{}, false)
 		must.OK(t, err)
 		took, want := time.Since(begin), time.Duration(log.reads)*3*time.Millisecond
-		if log.reads < 24 || took < want-20*time.Millisecond {
+		if log.reads < 96 || took < want-20*time.Millisecond {
 			t.Errorf("%d reads took %v, want %v", log.reads, took, want)
 		}
 	})
