@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,6 +296,26 @@ var collections = map[string]func(t *testing.T, w *world){
 			w.mustDelete(list...) // no snapshot names what it continues
 			w.mustCollect()
 		}})
+		if x, err := w.take(); !errors.Is(err, metadata.ErrConflict) {
+			t.Errorf("%+v, %v", x, err)
+		}
+		w.mustTake()
+		w.restorable()
+	},
+	"a snapshot whose uploads it follows": func(t *testing.T, w *world) {
+		w.append(0, 1)
+		var begun atomic.Int32
+		for _, p := range w.peers {
+			var once sync.Once
+			p.answer = func(x writer.Progress) (writer.Progress, error) {
+				once.Do(func() {
+					if begun.Add(1) == int32(len(w.peers)) {
+						w.mustCollect()
+					}
+				})
+				return x, nil
+			}
+		}
 		if x, err := w.take(); !errors.Is(err, metadata.ErrConflict) {
 			t.Errorf("%+v, %v", x, err)
 		}

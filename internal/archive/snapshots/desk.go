@@ -94,15 +94,16 @@ const (
 // request is one of the controller, as JSON. A receiver ignores fields that it does not know, and
 // refuses an operation that it does not know.
 type request struct {
-	Op       string           `json:"op"`
-	ID       replica.FreezeID `json:"id,omitzero"`
-	Revision int64            `json:"revision,omitempty"`
-	Number   int64            `json:"number,omitempty"`
-	Base     *format.Previous `json:"base,omitempty"`
-	Probe    objects.Nonce    `json:"probe,omitzero"`
-	Cuts     []replica.Cut    `json:"cuts,omitempty"`
-	Tiers    []writer.Tier    `json:"tiers,omitempty"`
-	From     int              `json:"from,omitempty"`
+	Op         string            `json:"op"`
+	ID         replica.FreezeID  `json:"id,omitzero"`
+	Revision   int64             `json:"revision,omitempty"`
+	Number     int64             `json:"number,omitempty"`
+	Base       *format.Previous  `json:"base,omitempty"`
+	Collection writer.Collection `json:"collection,omitzero"`
+	Probe      objects.Nonce     `json:"probe,omitzero"`
+	Cuts       []replica.Cut     `json:"cuts,omitempty"`
+	Tiers      []writer.Tier     `json:"tiers,omitempty"`
+	From       int               `json:"from,omitempty"`
 }
 
 // answer is that to a request, as JSON.
@@ -133,7 +134,8 @@ func (d *Desk) Handle(ctx context.Context, _ int32, body []byte) ([]byte, error)
 	case opThaw:
 		here.Thaw(q.ID)
 	case opBegin:
-		err = here.Begin(ctx, writer.Job{Number: q.Number, Probe: q.Probe, Base: q.Base, Cuts: q.Cuts, Tiers: q.Tiers})
+		err = here.Begin(ctx, writer.Job{Number: q.Number, Probe: q.Probe, Base: q.Base, Collection: q.Collection, Cuts: q.Cuts,
+			Tiers: q.Tiers})
 	case opProgress:
 		var p writer.Progress
 		if p, err = here.Progress(ctx, q.Number, q.From); errors.Is(err, writer.ErrUnknown) {
@@ -256,7 +258,8 @@ func (b remote) Thaw(id replica.FreezeID) { b.notify(&request{Op: opThaw, ID: id
 
 // Begin implements Peer.
 func (b remote) Begin(ctx context.Context, job writer.Job) error {
-	_, err := b.ask(ctx, &request{Op: opBegin, Number: job.Number, Probe: job.Probe, Base: job.Base, Cuts: job.Cuts, Tiers: job.Tiers})
+	_, err := b.ask(ctx, &request{Op: opBegin, Number: job.Number, Probe: job.Probe, Base: job.Base, Collection: job.Collection,
+		Cuts: job.Cuts, Tiers: job.Tiers})
 	return err
 }
 

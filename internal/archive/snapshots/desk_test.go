@@ -111,7 +111,8 @@ var asks = map[string]func(ctx context.Context, p Peer) (any, error){
 	},
 	"5 begin": func(ctx context.Context, p Peer) (any, error) {
 		return nil, p.Begin(ctx, writer.Job{Number: 50, Probe: objects.Nonce{5}, Cuts: someCuts(),
-			Base: &format.Previous{Number: 40, Nonce: objects.Nonce{1, 2}}})
+			Base:       &format.Previous{Number: 40, Nonce: objects.Nonce{1, 2}},
+			Collection: writer.Collection{Generation: metadata.ID{6}, Revision: 30}})
 	},
 	"6 begin the first": func(ctx context.Context, p Peer) (any, error) { return nil, p.Begin(ctx, writer.Job{Number: 50}) },
 	"7 progress":        func(ctx context.Context, p Peer) (any, error) { return p.Progress(ctx, 50, 0) },

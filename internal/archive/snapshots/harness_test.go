@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -184,6 +185,8 @@ type peer struct {
 	frozen   replica.FreezeID
 	job      *writer.Job
 	result   []format.Partition
+	left     []format.Partition // result of leftOf, which the next job continues
+	leftOf   *writer.Job
 	begun    []writer.Job
 	calls    int     // of all methods
 	canceled []int64 // numbers of snapshots
@@ -250,6 +253,10 @@ func (p *peer) Begin(ctx context.Context, job writer.Job) error {
 	p.begun = append(p.begun, job)
 	p.job = &job
 	result, err := p.upload(ctx, &job)
+	if p.leftOf != nil && format.Unusable(err) {
+		p.leftOf = nil
+		result, err = p.upload(ctx, &job)
+	}
 	if err != nil {
 		return err
 	}
@@ -306,6 +313,11 @@ func (p *peer) upload(ctx context.Context, job *writer.Job) (list []format.Parti
 			former[q.ID] = q
 		}
 	}
+	if x := p.leftOf; x != nil && x.Collection == job.Collection && reflect.DeepEqual(x.Base, job.Base) {
+		for _, q := range p.left {
+			former[q.ID] = q
+		}
+	}
 	pack, slots := &format.Pack{}, []int(nil)
 	for _, c := range job.Cuts {
 		l, id := p.logs[c.TopicPartition], format.ID{Topic: c.Topic, Partition: c.Partition}
@@ -352,6 +364,7 @@ func (p *peer) upload(ctx context.Context, job *writer.Job) (list []format.Parti
 		}
 	}
 	slices.SortFunc(list, format.Partition.Compare)
+	p.left, p.leftOf = list, job
 	return list, nil
 }
 

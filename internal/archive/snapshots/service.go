@@ -73,6 +73,9 @@ type Service struct {
 	complete *format.Index
 	sizes    map[objects.Nonce]int64
 	probed   objects.Nonce // what brokers must find in their store; zero: it is to be put
+	// distrusted: the last snapshot has failed because an object is damaged or missing. It may be
+	// one that brokers have put for snapshots that failed, and would use again.
+	distrusted bool
 }
 
 // ask is a request of an operator.
@@ -155,7 +158,8 @@ const (
 	mostOutcomes = 100 // that are kept
 	// retryPause is the pause after a failed snapshot, unless the interval is shorter.
 	retryPause = 30 * time.Second
-	// collectEvery is how often unused objects are deleted.
+	// collectEvery is how often unused objects are deleted. They are not for as long after a failed
+	// snapshot, so that the next one can continue what brokers have put.
 	collectEvery = 24 * time.Hour
 )
 
@@ -216,14 +220,15 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 			verified <- struct{}{}
 		})
 	}
-	var failed, collected time.Time
+	var collected time.Time
+	var failed lastFailures
 	var found newest
 	for ctx.Err() == nil {
 		now := s.opt.Now()
 		if q, ok := s.next(); ok {
 			switch q.action {
 			case view.CreateSnapshot:
-				s.create(ctx, term, q)
+				failed.note(s.create(ctx, term, q), s.opt.Now())
 			case view.DeleteSnapshot:
 				s.outcome(q, s.delete(ctx, term, q.number))
 			case view.VerifySnapshot:
@@ -231,14 +236,12 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 			}
 			continue
 		}
-		due := s.due(now, failed, &found)
+		due := s.due(now, failed.last, &found)
 		if due != nil && !now.Before(*due) {
-			if failed = (time.Time{}); !s.create(ctx, term, ask{allowOffline: true}) {
-				failed = s.opt.Now()
-			}
+			failed.note(s.create(ctx, term, ask{allowOffline: true}), s.opt.Now())
 			continue
 		}
-		if s.opt.Conf.URL != "" && now.Sub(collected) >= collectEvery && s.mayCollect() {
+		if s.opt.Conf.URL != "" && min(now.Sub(collected), now.Sub(failed.first)) >= collectEvery && s.mayCollect() {
 			if err := s.collect(ctx, term); err != nil && ctx.Err() == nil {
 				s.opt.Log.Warn("unused objects of snapshots were not deleted", zap.Error(err))
 			}
@@ -259,6 +262,22 @@ func (s *Service) lead(ctx context.Context, term uint64) {
 		case <-t.C:
 		}
 		t.Stop()
+	}
+}
+
+// lastFailures are the times of the first and the last of the snapshots in a row that failed; zero:
+// none has.
+type lastFailures struct{ first, last time.Time }
+
+func (f *lastFailures) note(ok bool, at time.Time) {
+	switch {
+	case ok:
+		*f = lastFailures{}
+	case f.first.IsZero():
+		f.first = at
+	}
+	if !ok {
+		f.last = at
 	}
 }
 
@@ -419,6 +438,18 @@ func (s *Service) forget() {
 	defer s.mu.Unlock()
 	s.latest, s.complete, s.probed = format.Previous{}, nil, objects.Nonce{}
 	clear(s.sizes)
+}
+
+func (s *Service) distrust(yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.distrusted = yes
+}
+
+func (s *Service) distrusts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.distrusted
 }
 
 // probe returns a probe that the store has. It puts one after each collection and each failure.

@@ -104,6 +104,28 @@ var schedules = map[string]func(t *testing.T){
 			}
 		})
 	},
+	"a collection": func(t *testing.T) { // is not between a failed snapshot and the next one, but within a day
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, every(5*time.Minute))
+			w.append(0, 1)
+			fault := w.objects.Add(faultstore.Rule{Ops: faultstore.Put, Name: prefix + "index/", Err: errors.New("it is full")})
+			defer w.run()()
+			for range 47 {
+				grown(w, 30*time.Minute)
+				if at := w.meta.image().Collection(); at != 0 {
+					t.Fatalf("a collection at revision %d between failures", at)
+				}
+			}
+			grown(w, time.Hour)
+			at := w.meta.image().Collection()
+			fault.Off()
+			grown(w, time.Hour)
+			if now := w.meta.image().Collection(); at == 0 || at != now {
+				t.Errorf("a collection at revision %d within a day of failures, and %d afterwards", at, now)
+			}
+			w.restorable()
+		})
+	},
 	"a short interval": func(t *testing.T) { // is also that between failures
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, every(time.Second))

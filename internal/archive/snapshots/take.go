@@ -60,6 +60,7 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 		if err != nil {
 			s.forget() // a broker may have missed it
 		}
+		s.distrust(format.Unusable(err))
 	}()
 	img := s.opt.Image()
 	id, err := metadata.ParseID(img.ClusterID())
@@ -72,8 +73,8 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 		}
 	}
 	// Before the former index is read: a collection that begins later may delete what it names.
-	collection := img.Collection()
-	x := &taking{s: s, ctx: ctx, term: term, store: store, prefix: format.Prefix(id), cluster: id}
+	collection := writer.Collection{Generation: img.Generation(), Revision: img.Collection()}
+	x := &taking{s: s, ctx: ctx, term: term, store: store, prefix: format.Prefix(id), cluster: id, collection: collection}
 	if err := x.former(img); err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (s *Service) take(ctx context.Context, term uint64, store objects.Store, al
 	if index.Partitions, err = x.upload(at, index); err != nil {
 		return nil, err
 	}
-	return x.complete(index, collection)
+	return x.complete(index)
 }
 
 // taking is the work on one snapshot.
@@ -108,6 +109,8 @@ type taking struct {
 	store   objects.Store
 	prefix  string
 	cluster [16]byte
+	// collection is the last one before the former index was read.
+	collection writer.Collection
 
 	probe    objects.Nonce
 	base     *metadata.Snapshot // the newest snapshot, which this one continues; nil: none
@@ -232,6 +235,9 @@ func (x *taking) upload(at *cut.Cluster, index *format.Index) (list []format.Par
 		job := jobs[l.Leader]
 		if job == nil {
 			job = &writer.Job{Number: index.Number, Probe: x.probe}
+			if !x.s.distrusts() {
+				job.Collection = x.collection
+			}
 			if x.base != nil {
 				job.Base = &format.Previous{Number: x.base.Number, Nonce: objects.Nonce(x.base.Nonce)}
 			}
@@ -346,7 +352,7 @@ func (x *taking) note() string {
 }
 
 // complete puts the index and names it in the metadata, and removes snapshots that are not kept.
-func (x *taking) complete(index *format.Index, collection int64) (*metadata.Snapshot, error) {
+func (x *taking) complete(index *format.Index) (*metadata.Snapshot, error) {
 	snapshot := metadata.Snapshot{Number: index.Number, Nonce: metadata.NewID(), Time: index.Time, Partitions: len(index.Partitions),
 		Note: x.note()}
 	put := index
@@ -378,7 +384,8 @@ func (x *taking) complete(index *format.Index, collection int64) (*metadata.Snap
 	snapshot.Ended, snapshot.Uploaded = max(x.s.opt.Now().UnixMilli(), snapshot.Time), x.uploaded+int64(len(sealed))
 	txn := metadata.Txn{
 		// A collection that has begun since may delete what the index names.
-		If:  []metadata.Compare{{Key: metadata.CollectionKey, ModRevision: collection}, {Key: metadata.SnapshotKey(snapshot.Number)}},
+		If: []metadata.Compare{{Key: metadata.CollectionKey, ModRevision: x.collection.Revision},
+			{Key: metadata.SnapshotKey(snapshot.Number)}},
 		Put: []metadata.KV{{Key: metadata.SnapshotKey(snapshot.Number), Value: snapshot.Encode()}},
 	}
 	for _, old := range expired(append(slices.Clone(x.s.opt.Image().Snapshots()), snapshot), x.s.opt.Conf.Keep, x.s.opt.Conf.KeepDays,

@@ -40,12 +40,17 @@ func (b *Batch) ArchivedIn(p *format.Partition) *Archived {
 	return a
 }
 
-// Fill sets the state and the parts of a partition. The batch must be closed.
+// Fill sets the state and the parts of a partition. The store must have them: see Stored.
 func (a *Archived) Fill(p *format.Partition) {
 	p.State, p.Manifest, p.Archived, p.Parts = format.Kept, a.at, a.end, a.pieces
 	if a.compacted {
 		p.State, p.Parts = format.Compacted, slices.Concat(a.large, a.pieces)
 	}
+}
+
+// Stored reports whether the store has all of it: no piece waits for its pack.
+func (a *Archived) Stored() bool {
+	return !slices.ContainsFunc(a.pieces, func(p format.Part) bool { return p.Run.Nonce == objects.Nonce{} })
 }
 
 // End returns the offset at which the archived records end, 0 if there are none.

@@ -53,14 +53,19 @@ type Options struct {
 	Spend func(ctx context.Context, n int) error
 	// Duty is that of what is done with the bytes of logs; nil: no rests.
 	Duty *pause.Duty
+	// Stage is called after each StageParts log objects of one log, if it has more: the store has
+	// the archive then, and lists it. Stage must not keep it, and is nil if it is not needed.
+	Stage      func(*Archived)
+	StageParts int
 	// Broken are the rules that a test has removed.
 	Broken breakrules.Removed[Rule]
 }
 
-// The sizes that are used outside of tests: ObjectBytes and ManifestParts of Options.
+// The sizes that are used outside of tests: those of Options with the same names.
 const (
 	ObjectBytes   = 64 << 20
 	ManifestParts = 1000
+	StageParts    = 64
 )
 
 // IdlePace is how long a rate of Spend is made up for: log objects are read at the rate, and then
@@ -140,13 +145,8 @@ func (b *Batch) add(ctx context.Context, t *Target, former *Archived, compacted 
 		next.pieces = next.pieces[:stay]
 	}
 	fresh, err := b.rest(ctx, t, next, from, s)
-	switch {
-	case err != nil:
-		return nil, err
-	case compacted:
-		next.large = append(next.large, fresh...)
-	case len(fresh) > 0 || next.changed:
-		err = b.list(ctx, t, next, fresh)
+	if err == nil && (len(fresh) > 0 || next.changed) {
+		err = b.extend(ctx, t, next, fresh)
 	}
 	if err == nil && !compacted && max(next.End(), t.Start) < t.End {
 		err = errHole
@@ -252,8 +252,8 @@ func (b *Batch) renew(ctx context.Context, t *Target, a *Archived, stay int) err
 }
 
 // rest uploads [from, t.End), which continues a: as log objects while there is enough for them, and
-// then as a piece. It returns the parts of the log objects. s is what was scanned from there on, or
-// nil.
+// then as a piece. It returns the parts of the log objects that a does not have yet. s is what was
+// scanned from there on, or nil.
 func (b *Batch) rest(ctx context.Context, t *Target, a *Archived, from int64, s *source) (fresh []format.Part, err error) {
 	for {
 		if s == nil {
@@ -273,7 +273,24 @@ func (b *Batch) rest(ctx context.Context, t *Target, a *Archived, from int64, s 
 			return nil, err
 		}
 		fresh, from, s = append(fresh, part), s.end, nil
+		if b.opt.Stage == nil || len(fresh) < b.opt.StageParts || from >= t.End {
+			continue
+		}
+		if err := b.extend(ctx, t, a, fresh); err != nil {
+			return nil, err
+		}
+		b.opt.Stage(a)
+		fresh = nil
 	}
+}
+
+// extend adds log objects to a, with a manifest unless the log is compacted.
+func (b *Batch) extend(ctx context.Context, t *Target, a *Archived, fresh []format.Part) error {
+	if a.compacted {
+		a.large = append(a.large, fresh...)
+		return nil
+	}
+	return b.list(ctx, t, a, fresh)
 }
 
 // object puts a log object.

@@ -22,10 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-var (
-	errStalls = fmt.Errorf("no byte was read or put for %v: the object store or a disk hangs", stallTime)
-	errLong   = fmt.Errorf("the upload has taken %v", jobTime)
-)
+var errStalls = fmt.Errorf("no byte was read or put for %v: the object store or a disk hangs", stallTime)
 
 // job is the upload for one snapshot.
 type job struct {
@@ -38,6 +35,11 @@ type job struct {
 
 	bytes, objects, left atomic.Int64
 	pace                 pause.Pace // of the bytes read
+
+	// Of the job's goroutine: the partition that is being uploaded, and what the store has of those
+	// that are.
+	at  *task
+	put map[format.ID]format.Partition
 
 	mu      sync.Mutex // guards the following fields
 	logs    []*task
@@ -61,10 +63,9 @@ type task struct {
 }
 
 func newJob(w *Writer, x Job) *job {
-	j := &job{Job: x, w: w, ended: make(chan struct{}), pace: pause.Pace{Idle: upload.IdlePace}}
+	j := &job{Job: x, w: w, ended: make(chan struct{}), pace: pause.Pace{Idle: upload.IdlePace}, put: map[format.ID]format.Partition{}}
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
-	j.timers = []*time.Timer{time.AfterFunc(stallTime, func() { j.cancel(errStalls) }),
-		time.AfterFunc(jobTime, func() { j.cancel(errLong) }), time.AfterFunc(holdTime, j.ease)}
+	j.timers = []*time.Timer{time.AfterFunc(stallTime, func() { j.cancel(errStalls) }), time.AfterFunc(holdTime, j.ease)}
 	context.AfterFunc(j.ctx, func() {
 		for _, t := range j.timers {
 			t.Stop()
@@ -123,6 +124,12 @@ func (j *job) end(err error) {
 	if err != nil && j.ctx.Err() != nil {
 		err = context.Cause(j.ctx)
 	}
+	for _, t := range j.logs {
+		if t.a != nil && t.a.Stored() {
+			j.has(t, t.a)
+		}
+	}
+	j.w.leave(&j.Job, j.put)
 	j.mu.Lock()
 	j.over, j.err = true, err
 	j.mu.Unlock()
@@ -132,7 +139,22 @@ func (j *job) end(err error) {
 		l.Debug("uploaded the partitions of a snapshot that this broker leads", zap.Int64("snapshot", j.Number),
 			zap.Int("partitions", len(j.logs)), zap.Int64("bytes", j.bytes.Load()), zap.Int64("objects", j.objects.Load()))
 	case !errors.Is(err, ErrOlder) && !errors.Is(err, errClosed):
-		l.Warn("the upload for a snapshot failed; the next snapshot begins it again", zap.Int64("snapshot", j.Number), zap.Error(err))
+		l.Warn("the upload for a snapshot failed; the next snapshot continues it, unless this broker is restarted first",
+			zap.Int64("snapshot", j.Number), zap.Int64("bytes", j.bytes.Load()), zap.Error(err))
+	}
+}
+
+// has notes what the store has of a partition.
+func (j *job) has(t *task, a *upload.Archived) {
+	p := format.Partition{ID: t.id}
+	a.Fill(&p)
+	j.put[t.id] = p
+}
+
+// stage notes what the store has of the partition that is being uploaded.
+func (j *job) stage(a *upload.Archived) {
+	if j.at.held.Void() == nil || j.w.opt.Broken.Has(KeepVoid) {
+		j.has(j.at, a)
 	}
 }
 
@@ -267,25 +289,29 @@ func (j *job) spend(ctx context.Context, n int) error {
 	return nil
 }
 
-// base returns the partitions of the last complete snapshot that the job has, too. If its index
-// cannot be read, the job fails: the controller, which has read it, must not continue it either.
+// base returns what the store has of the job's partitions: what former jobs have put for snapshots
+// that failed, and of the others what the last complete snapshot has. If its index cannot be read,
+// the job fails: the controller, which has read it, must not continue it either.
 func (j *job) base() (map[format.ID]*format.Partition, error) {
-	all := map[format.ID]*format.Partition{}
-	if j.Base == nil {
-		return all, nil
-	}
-	o := &j.w.opt
-	x, err := format.ReadSnapshot(j.ctx, store{o.Store, j}, o.Prefix, o.Cluster, *j.Base)
-	if err != nil {
-		return nil, fmt.Errorf("read the index of snapshot %d: %w", j.Base.Number, err)
-	}
-	wanted := map[format.ID]bool{}
+	all, wanted := map[format.ID]*format.Partition{}, map[format.ID]bool{}
 	for _, t := range j.logs {
 		wanted[t.id] = true
 	}
-	for i := range x.Partitions {
-		if p := x.Partitions[i]; wanted[p.ID] {
-			all[p.ID] = &p
+	if j.Base != nil {
+		o := &j.w.opt
+		x, err := format.ReadSnapshot(j.ctx, store{o.Store, j}, o.Prefix, o.Cluster, *j.Base)
+		if err != nil {
+			return nil, fmt.Errorf("read the index of snapshot %d: %w", j.Base.Number, err)
+		}
+		for i := range x.Partitions {
+			if p := x.Partitions[i]; wanted[p.ID] {
+				all[p.ID] = &p
+			}
+		}
+	}
+	for id, p := range j.w.unnamed(&j.Job) {
+		if wanted[id] {
+			all[id] = &p
 		}
 	}
 	return all, nil
@@ -320,6 +346,7 @@ func (j *job) run() error {
 	}
 	o := j.w.opt.Sizes
 	o.Store, o.Prefix, o.Spend, o.Duty, o.Again = store{j.w.opt.Store, j}, j.w.opt.Prefix, j.spend, j.w.opt.Duty, j.w.old
+	o.Stage = j.stage
 	b := upload.NewBatch(o)
 	order := slices.Clone(j.logs)
 	first := func(t *task) int {
@@ -426,6 +453,7 @@ func (j *job) upload(b *upload.Batch, base map[format.ID]*format.Partition, t *t
 		j.mu.Unlock()
 		h.Release()
 	}()
+	j.at = t
 	k := known{end: t.cut.End, log: t.held.Log()}
 	a, err := j.archive(b, former(b, base, t), t, &k)
 	if void := t.held.Void(); void != nil && !j.w.opt.Broken.Has(KeepVoid) {

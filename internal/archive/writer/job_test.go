@@ -57,7 +57,7 @@ func walks(t *testing.T) {
 		step := func() {
 			p := w.parts[rapid.IntRange(0, len(w.parts)-1).Draw(r, "partition")]
 			e := p.log.Ends()
-			switch action := rapid.IntRange(0, 7).Draw(r, "action"); {
+			switch action := rapid.IntRange(0, 8).Draw(r, "action"); {
 			case action == 0 && !alternate(int(p.id.Partition)): // records are deleted
 				p.moveStart(rapid.Int64Range(e.LogStart, e.LogEnd).Draw(r, "start"))
 			case action == 1 && !alternate(int(p.id.Partition)): // another one leads, and has less
@@ -66,6 +66,8 @@ func walks(t *testing.T) {
 				p.elect(true, e.LogEnd)
 			case action == 3:
 				w.restart()
+			case action == 4:
+				w.collect()
 			default:
 				p.change(r)
 			}
@@ -102,6 +104,9 @@ func walks(t *testing.T) {
 				failed++
 			case x.Err != "":
 				void++
+			case job.Collection != w.collection: // it may lack objects, and is not named
+			case rapid.IntRange(0, 3).Draw(r, "named") == 0: // another broker's job has failed
+				failed++
 			default:
 				whole++
 				if err := w.verify(job, x.Partitions, all); err != nil {

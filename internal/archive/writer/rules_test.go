@@ -17,6 +17,11 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	if err := undone(t, breakrules.Without(TrustKnown), 10<<10); err == nil {
 		t.Error("without TrustKnown, the snapshot is whole")
 	}
+	for what, deletion := range deletions {
+		if err := afterwards(t, breakrules.Without(UseDeleted), deletion); err == nil {
+			t.Errorf("without UseDeleted, the snapshot is whole after %s", what)
+		}
+	}
 	restore := breakrules.Everywhere(upload.TrustFormer)
 	defer restore()
 	if err := undone(t, breakrules.Removed[Rule]{}, 10<<10); err == nil {

@@ -3,8 +3,9 @@
 //
 // A job holds its logs as they were cut until their upload has ended, compares what the last
 // complete snapshot has with them, and uploads the rest. It writes no index and changes no
-// metadata: what a job has put that fails, or that another one replaces, is never named in an
-// index. It does not decide when a snapshot begins, nor when it is complete.
+// metadata. What a job has put that fails, or that another one replaces, is continued by the next
+// one, and never if it may be deleted by now. It does not decide when a snapshot begins, nor when
+// it is complete.
 package writer
 
 import (
@@ -35,8 +36,9 @@ import (
 
 // Bounds of a job.
 const (
-	// stallTime is how long a job lasts in which no byte is read or put, and jobTime how long any.
-	stallTime, jobTime = 10 * time.Minute, 6 * time.Hour
+	// stallTime is how long a job lasts in which no byte is read or put. One in which some are may
+	// take days: the first snapshot of large logs does, or one at a low rate.
+	stallTime = 10 * time.Minute
 	// holdTime is how long a job keeps compaction and retention from its logs. If compaction takes
 	// what it has not read then, it is void. What retention takes, the snapshot lacks.
 	holdTime = 10 * time.Minute
@@ -100,8 +102,8 @@ type Options struct {
 	// Duty is that of upload.Options.
 	Duty   *pause.Duty
 	Logger *zap.Logger
-	// Sizes replaces the sizes of uploads; zero fields select 64 MiB, 16 MiB, 4 MiB and 1000. Only
-	// tests set it.
+	// Sizes replaces the sizes of uploads; zero fields select 64 MiB, 16 MiB, 4 MiB, 1000 and 64
+	// log objects. Only tests set it.
 	Sizes upload.Options
 	// Broken are the rules that a test has removed.
 	Broken breakrules.Removed[Rule]
@@ -115,11 +117,22 @@ type Job struct {
 	Probe objects.Nonce
 	// Base is the index of the last complete snapshot; nil: there is none.
 	Base *format.Previous
+	// Collection is the last one when the snapshot began. Zero: nothing is used again that no
+	// snapshot names.
+	Collection Collection
 	// Cuts are those of the last freeze that the snapshot has from this broker.
 	Cuts []replica.Cut
 	// Tiers are what the store had of these partitions at the mark, if it had records below the
 	// cut's log start.
 	Tiers []Tier
+}
+
+// Collection is a deletion of unused objects: the revision of the metadata with which it began, 0
+// if there was none, in a generation of the metadata. What was put later, and nothing names, is not
+// deleted before the next one. A snapshot during which one begins is never named.
+type Collection struct {
+	Generation metadata.ID
+	Revision   int64
 }
 
 // Tier is what the store has of a partition in addition to the log of a cut.
@@ -168,7 +181,30 @@ type Writer struct {
 	known   map[format.ID]known // as of the snapshot number
 	number  int64
 	seen    map[objects.Nonce]time.Time // when packs were put, or an estimate
+	left    left
 	closed  bool
+}
+
+// left is what jobs of one basis have put. If none of their snapshots was named, because the job
+// or that of another broker has failed, the next one continues it. It is lost with the process.
+type left struct {
+	of    basis
+	parts map[format.ID]format.Partition // with what ArchivedIn needs
+}
+
+// basis says until when the store has the objects of a job whose snapshot is not named: those that
+// it has used again are named by its base, and the next collection deletes those that it has put.
+type basis struct {
+	base       format.Previous // zero: there is none
+	collection Collection
+}
+
+func (x *Job) basis() basis {
+	o := basis{collection: x.Collection}
+	if x.Base != nil {
+		o.base = *x.Base
+	}
+	return o
 }
 
 // known is what the last job that ended without an error has uploaded of a log.
@@ -183,6 +219,7 @@ func New(o Options) *Writer {
 	s := &o.Sizes
 	s.ObjectBytes, s.PackBytes = cmp.Or(s.ObjectBytes, upload.ObjectBytes), cmp.Or(s.PackBytes, 16<<20)
 	s.PieceBytes, s.ManifestParts = cmp.Or(s.PieceBytes, 4<<20), cmp.Or(s.ManifestParts, upload.ManifestParts)
+	s.StageParts = cmp.Or(s.StageParts, upload.StageParts)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -316,6 +353,29 @@ func packs(p *format.Partition) iter.Seq[objects.Nonce] {
 			}
 		}
 	}
+}
+
+// leave notes what a job has put. What earlier ones of the same basis have put of other partitions
+// is still there.
+func (w *Writer) leave(x *Job, put map[format.ID]format.Partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := x.basis(); w.left.parts == nil || w.left.of != at {
+		w.left = left{at, map[format.ID]format.Partition{}}
+	}
+	maps.Copy(w.left.parts, put)
+}
+
+// unnamed returns what former jobs have put, if a job may continue it. A controller of a former
+// version does not say which collection was the last one.
+func (w *Writer) unnamed(x *Job) map[format.ID]format.Partition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := x.basis()
+	if known := at.collection.Generation != (metadata.ID{}); known && w.left.of == at || w.opt.Broken.Has(UseDeleted) {
+		return maps.Clone(w.left.parts)
+	}
+	return nil
 }
 
 // knows returns whether a log has the archived records of a snapshot, without a comparison: it has

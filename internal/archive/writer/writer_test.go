@@ -164,6 +164,8 @@ type world struct {
 	opt   Options
 	base  *format.Previous
 	n     int64
+
+	collection Collection
 }
 
 // newWorld returns a world with n partitions, of which some are compacted.
@@ -183,7 +185,8 @@ func newWorld(t testing.TB, n int, compacts func(i int) bool) *world {
 	m, err := storage.Open([]storage.Location{{Path: "/d"}}, storage.Options{FS: disk, JournalFileSize: 1 << 20, DeferredBytes: 1 << 20,
 		Config: func(string, storage.ID) storage.Config { return cfg }})
 	must.OK(t, err)
-	w := &world{t: t, s: faultstore.New(s), disk: disk, m: m, holds: map[metadata.TopicPartition]*held{}}
+	w := &world{t: t, s: faultstore.New(s), disk: disk, m: m, holds: map[metadata.TopicPartition]*held{},
+		collection: Collection{Generation: metadata.ID{9}}}
 	specs := make([]storage.Spec, n)
 	for i := range specs {
 		c := cfg
@@ -239,7 +242,7 @@ type want struct {
 // cut cuts the partitions.
 func (w *world) cut() (job Job, all []want) {
 	w.n++
-	job = Job{Number: w.n, Base: w.base}
+	job = Job{Number: w.n, Base: w.base, Collection: w.collection}
 	for _, p := range w.parts {
 		h := p.log.Hold()
 		c := replica.Cut{TopicPartition: metadata.TopicPartition{Topic: p.id.Topic, Partition: p.id.Partition}, Epoch: p.epoch,
