@@ -65,7 +65,7 @@ type Options struct {
 const (
 	ObjectBytes   = 64 << 20
 	ManifestParts = 1000
-	StageParts    = 64
+	StageParts    = 16
 )
 
 // IdlePace is how long a rate of Spend is made up for: log objects are read at the rate, and then

@@ -57,7 +57,7 @@ type task struct {
 	tier     *Tier // nil: the log has all records
 	id       format.ID
 	held     Held // nil if nothing is to be read
-	estimate int64
+	estimate int64 // of the bytes that are not uploaded
 	a        *upload.Archived
 	result   format.Partition
 }
@@ -254,10 +254,20 @@ func (s store) Put(ctx context.Context, name string, body objects.Body) error {
 	if err := s.Store.Put(ctx, name, watched{body, s.j}); err != nil {
 		return fmt.Errorf("put: %w", err)
 	}
-	s.j.bytes.Add(body.Size())
 	s.j.objects.Add(1)
+	s.j.uploaded(body.Size())
 	s.j.moved()
 	return nil
+}
+
+// uploaded counts bytes that were put, which are those of the present partition.
+func (j *job) uploaded(n int64) {
+	j.bytes.Add(n)
+	if j.at != nil {
+		n = min(n, j.at.estimate)
+		j.at.estimate -= n
+		j.left.Add(-n)
+	}
 }
 
 // watched is a body that notes when it is read.
@@ -373,6 +383,7 @@ func (j *job) run() error {
 			return err
 		}
 		j.left.Add(-t.estimate)
+		t.estimate = 0
 	}
 	if err := b.Close(j.ctx); err != nil {
 		return err

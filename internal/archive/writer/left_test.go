@@ -157,3 +157,23 @@ func TestWhatMayBeDeletedIsNotContinued(t *testing.T) {
 		}
 	}
 }
+
+// The estimate of what will be put holds during the upload of a large partition, too.
+func TestTheEstimateOfAnUpload(t *testing.T) {
+	w := large(t)
+	defer w.close()
+	var most, least int64
+	job, _ := w.cut()
+	defer w.s.Add(faultstore.Rule{Ops: faultstore.Put, Before: func(faultstore.Call) {
+		x, err := w.w.Progress(job.Number, 0)
+		must.OK(t, err)
+		if most = max(most, x.TotalBytes); least == 0 || x.TotalBytes < least {
+			least = x.TotalBytes
+		}
+	}}).Off()
+	must.OK(t, w.w.Begin(job))
+	x := w.ended(job.Number)
+	if x.Err != "" || x.TotalBytes != x.Bytes || most > x.Bytes*11/10 || least < x.Bytes*9/10 {
+		t.Errorf("%d bytes were put, %d to %d were expected; %s", x.Bytes, least, most, x.Err)
+	}
+}

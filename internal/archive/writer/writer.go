@@ -102,7 +102,7 @@ type Options struct {
 	// Duty is that of upload.Options.
 	Duty   *pause.Duty
 	Logger *zap.Logger
-	// Sizes replaces the sizes of uploads; zero fields select 64 MiB, 16 MiB, 4 MiB, 1000 and 64
+	// Sizes replaces the sizes of uploads; zero fields select 64 MiB, 16 MiB, 4 MiB, 1000 and 16
 	// log objects. Only tests set it.
 	Sizes upload.Options
 	// Broken are the rules that a test has removed.
