@@ -56,7 +56,7 @@ type task struct {
 	cut      replica.Cut
 	tier     *Tier // nil: the log has all records
 	id       format.ID
-	held     Held // nil if nothing is to be read
+	held     Held  // nil if nothing is to be read
 	estimate int64 // of the bytes that are not uploaded
 	a        *upload.Archived
 	result   format.Partition
