@@ -163,6 +163,12 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 		m.after[words[2]] = words[2]
 		out.Set(TimerKey{Kind: 1, Owner: words[2]}, now.Add(d))
 		out.Reply(to, "set")
+	case "always": // a timer that sets itself again, for the present
+		out.Set(TimerKey{Kind: 2}, now)
+		out.Reply(to, "set")
+	case "never":
+		out.Cancel(TimerKey{Kind: 2})
+		out.Reply(to, "canceled")
 	case "call": // runs until the gate opens; "called" adds the result
 		gate := m.gate
 		out.Call(to, func(ctx context.Context) any {
@@ -221,9 +227,12 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 	}
 }
 
-func (m *tally) Fire(_ time.Time, key TimerKey, out *Effects) {
-	if key.Kind == 1 {
+func (m *tally) Fire(now time.Time, key TimerKey, out *Effects) {
+	switch key.Kind {
+	case 1:
 		m.add(key.Owner, out)
+	case 2:
+		out.Set(key, now)
 	}
 }
 

@@ -213,7 +213,8 @@ func (s *shard) notify(event any) {
 
 // fire fires due timers, unless their time must be extended, see standstill.go, or their records
 // would be refused. If the shard is too full for all of them, run calls it again when an append has
-// ended. They are late because of the shard itself, so their time is not extended.
+// ended. They are late because of the shard itself, so their time is not extended. A timer that one
+// of them sets for the present fires in a later call: requests are handled in between.
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}
 	now, late := time.Now(), s.late
@@ -221,7 +222,7 @@ func (s *shard) fire() {
 	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || !late && s.extendForStandstill(now) {
 		return
 	}
-	for s.phase == active {
+	for most := len(s.timers.queue); most > 0 && s.phase == active; most-- {
 		if s.late = s.overfull(); s.late {
 			return
 		}

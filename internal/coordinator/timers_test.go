@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -99,6 +100,24 @@ func TestTimersThatAreDueTogetherFitAppends(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A timer that sets itself again for the present keeps no request waiting.
+func TestATimerThatIsAlwaysDue(t *testing.T) {
+	rt := NewRuntime(Options{New: newTally}) // in real time: in virtual time, none would pass
+	defer rt.Close()
+	rt.Lead(0, 1, &fakeLog{})
+	for _, event := range []string{"always", "word", "get", "never"} {
+		for {
+			answered := make(chan error)
+			rt.Submit(0, event, func(_ any, err error) { answered <- err })
+			if err := <-answered; err == nil {
+				break
+			} else if !errors.Is(err, ErrLoading) {
+				t.Fatal(event, err)
+			}
+		}
+	}
 }
 
 // Requests with more records than a batch and the timers' room hold each fill the shard at once.

@@ -1,6 +1,8 @@
 package group
 
 import (
+	"time"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
@@ -70,6 +72,10 @@ func (s *Shard) joinTimeout(g *group) {
 	s.completeJoin(g)
 }
 
+// leastRetry is the shortest time after which a join phase that cannot end is looked at again. What
+// ends it, a JoinGroup or the end of a session, needs no timer.
+const leastRetry = time.Second
+
 // completeJoin ends the join phase and removes members that have not joined. Static members stay
 // until their session ends.
 func (s *Shard) completeJoin(g *group) {
@@ -82,7 +88,9 @@ func (s *Shard) completeJoin(g *group) {
 	}
 	c.replaceLeader()
 	if len(c.members) > 0 && !c.electLeader() {
-		s.setTimer(timerJoin, g.id, "", c.rebalanceTimeout()) // there is no member that could lead
+		// There is no member that could lead: only static ones, which have not joined. A timeout of
+		// 0 is valid.
+		s.setTimer(timerJoin, g.id, "", max(c.rebalanceTimeout(), leastRetry))
 		return
 	}
 	c.initial = false

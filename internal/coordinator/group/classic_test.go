@@ -429,3 +429,25 @@ func TestPendingMemberExpires(t *testing.T) {
 	}
 	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(id))).ErrorCode, kerr.UnknownMemberID)
 }
+
+// A rebalance timeout of 0 is valid. A join phase that nothing but a JoinGroup or the end of a
+// session can end is not looked at all the time.
+func TestARebalanceTimeoutOfZero(t *testing.T) {
+	w := newWorld(t)
+	leader, j := w.join("")
+	member, k := w.join("", static("i"), func(r *kmsg.JoinGroupRequest) { r.RebalanceTimeoutMillis = 0 })
+	w.advance(0)
+	generation := w.joined(j).Generation
+	w.joined(k)
+	w.sync(member, generation)
+	w.sync(leader, generation, leader, "one", member, "two")
+	w.leave(kmsg.LeaveGroupRequestMember{MemberID: leader})
+	w.advance(9 * time.Second)
+	if s := w.state("g"); s != "PreparingRebalance" {
+		t.Errorf("before the end of the session, the group is %s", s)
+	}
+	w.advance(3 * time.Second)
+	if s := w.state("g"); s != "Empty" {
+		t.Errorf("afterwards, the group is %s", s)
+	}
+}
