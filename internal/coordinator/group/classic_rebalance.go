@@ -72,7 +72,7 @@ func (s *Shard) joinTimeout(g *group) {
 	s.completeJoin(g)
 }
 
-// leastRetry is the shortest time after which a join phase that cannot end is looked at again. What
+// leastRetry is the shortest time after which a join phase that cannot end is checked again. What
 // ends it, a JoinGroup or the end of a session, needs no timer.
 const leastRetry = time.Second
 

@@ -431,7 +431,7 @@ func TestPendingMemberExpires(t *testing.T) {
 }
 
 // A rebalance timeout of 0 is valid. A join phase that nothing but a JoinGroup or the end of a
-// session can end is not looked at all the time.
+// session can end is not checked all the time.
 func TestARebalanceTimeoutOfZero(t *testing.T) {
 	w := newWorld(t)
 	leader, j := w.join("")
