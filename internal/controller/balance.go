@@ -24,14 +24,14 @@ const (
 )
 
 // balance elects preferred leaders, and adds replicas to internal topics, a few partitions at a
-// time.
+// time. It confirms deletions in place of brokers that are gone.
 func (l *Loop) balance(ctx context.Context, now time.Duration) error {
 	var errs []error
 	if l.opt.Balance && now >= l.balanceAt {
 		errs = append(errs, l.prefer(ctx, now))
 	}
 	if now >= l.raiseAt {
-		errs = append(errs, l.raise(ctx, now))
+		errs = append(errs, l.raise(ctx, now), l.confirmGone(ctx, l.store))
 	}
 	return errors.Join(errs...)
 }

@@ -169,12 +169,3 @@ func (c *Controller) topicByID(ctx context.Context, id [16]byte) (rec metadata.T
 	rec, err = metadata.DecodeTopicRecord(kv)
 	return rec, kv, err
 }
-
-// brokers returns the ids of the registered brokers, ascending.
-func (c *Controller) brokers(ctx context.Context) ([]int32, error) {
-	kvs, _, err := c.opts.Store.Range(ctx, metadata.BrokerPrefix)
-	if err != nil {
-		return nil, err
-	}
-	return brokerIDs(kvs)
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -105,16 +106,12 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 // broker does not have to confirm a topic.
 func (c *Controller) ForgetDeleted(ctx context.Context, broker int32, ids ...[16]byte) (revision int64, err error) {
 	err = c.retry(ctx, fmt.Sprintf("forget %d deleted topics", len(ids)), func() error {
-		brokers, err := c.brokers(ctx)
-		if err != nil {
-			return err
-		}
 		var txn metadata.Txn
 		if err := c.addOwn(ctx, &txn, broker); err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if err := c.addConfirmation(ctx, &txn, broker, brokers, id); err != nil {
+			if err := c.addConfirmation(ctx, &txn, broker, id); err != nil {
 				return err
 			}
 		}
@@ -126,26 +123,85 @@ func (c *Controller) ForgetDeleted(ctx context.Context, broker int32, ids ...[16
 
 // addConfirmation adds a broker's confirmation of a deletion to a transaction. If another broker
 // has not confirmed yet, the transaction requires that this is still so: of two that confirm at
-// once, one conflicts, tries again, and sees that it is the last.
-func (c *Controller) addConfirmation(ctx context.Context, txn *metadata.Txn, broker int32, brokers []int32, id [16]byte) error {
-	mine, err := c.get(ctx, metadata.DeletingBrokerKey(id, broker))
-	if err != nil || mine.ModRevision == 0 {
+// once, one conflicts, tries again, and sees that it is the last. Whether the other one is
+// registered does not matter: no tombstone may go before all of its keys have.
+func (c *Controller) addConfirmation(ctx context.Context, txn *metadata.Txn, broker int32, id [16]byte) error {
+	waiting, _, err := c.opts.Store.Range(ctx, metadata.DeletingKey(id)+"/")
+	mine := metadata.DeletingBrokerKey(id, broker)
+	own := slices.IndexFunc(waiting, func(kv metadata.KV) bool { return kv.Key == mine })
+	if err != nil || own < 0 {
 		return err
 	}
-	txn.Delete = append(txn.Delete, mine.Key, metadata.PlacementKey(broker, id))
-	for _, other := range brokers {
-		if other == broker {
-			continue
-		}
-		kv, err := c.get(ctx, metadata.DeletingBrokerKey(id, other))
-		if err != nil {
-			return err
-		}
-		if kv.ModRevision != 0 {
-			txn.If = append(txn.If, unchanged(kv))
-			return nil
-		}
+	txn.Delete = append(txn.Delete, mine, metadata.PlacementKey(broker, id))
+	if waiting = slices.Delete(waiting, own, own+1); len(waiting) > 0 {
+		txn.If = append(txn.If, unchanged(waiting[0]))
+		return nil
 	}
 	txn.Delete = append(txn.Delete, metadata.DeletingKey(id))
 	return nil
+}
+
+// confirmStep is how many tombstones one transaction of confirmGone changes.
+const confirmStep = 100
+
+// confirmGone confirms the deletions that wait for brokers which are not registered: nothing else
+// would. A topic may have been deleted just before a broker was unregistered, so the transaction
+// that removes a broker does not know all of them.
+func (l *Loop) confirmGone(ctx context.Context, store inTerm) error {
+	var txn metadata.Txn
+	n := 0
+	submit := func() error {
+		if n == 0 {
+			return nil
+		}
+		revision, err := store.Txn(ctx, txn)
+		if newer, refused := metadata.Refused(err); refused { // a later step decides again
+			revision, err = newer, nil
+		}
+		if err == nil {
+			err = l.opt.Images.WaitShown(ctx, revision)
+		}
+		txn, n = metadata.Txn{}, 0
+		return err
+	}
+	img := l.known().img
+	for d := range img.Tombstones() {
+		if !addGone(&txn, img, d) {
+			continue
+		}
+		if n++; n == confirmStep {
+			if err := submit(); err != nil {
+				return err
+			}
+		}
+	}
+	return submit()
+}
+
+// addGone adds the confirmations of brokers that are not registered, and reports whether there are
+// any.
+func addGone(txn *metadata.Txn, img *metadata.Image, d *metadata.Deleting) bool {
+	var gone, others []int32
+	for _, id := range d.Brokers {
+		if _, ok := img.Broker(id); ok {
+			others = append(others, id)
+		} else {
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) == 0 {
+		return false
+	}
+	for _, id := range gone { // it may register again, with logs of the topic
+		txn.If = append(txn.If, metadata.Compare{Key: metadata.BrokerKey(id)})
+		txn.Delete = append(txn.Delete, metadata.DeletingBrokerKey(d.ID, id))
+	}
+	still := gone[0] // none of them has been confirmed meanwhile
+	if len(others) > 0 {
+		still = others[0]
+	} else {
+		txn.Delete = append(txn.Delete, metadata.DeletingKey(d.ID))
+	}
+	txn.If = append(txn.If, metadata.Compare{Key: metadata.DeletingBrokerKey(d.ID, still), ModRevision: d.Revision})
+	return true
 }

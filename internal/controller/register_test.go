@@ -329,3 +329,46 @@ func TestUnregistering(t *testing.T) {
 		t.Errorf("it came back: %v", err)
 	}
 }
+
+// A topic that is deleted just before a broker is unregistered does not wait for it for ever, and
+// its tombstone never goes before the keys that belong to it: no broker could read the metadata.
+func TestADeletionJustBeforeABrokerIsUnregistered(t *testing.T) {
+	for _, cut := range []bool{false, true} { // off before the confirmation in its place
+		ctx := context.Background()
+		w := three(t)
+		w.start(4)
+		w.step()
+		w.procs[4].up = false
+		w.pass(5 * time.Second)
+		c := over(w.store)
+		h := &hook{Store: w.store}
+		h.before = func() {
+			_, err := c.DeleteTopic(ctx, topicA)
+			w.must(err)
+			if cut {
+				h.before = func() { panic("the process ends") }
+			}
+		}
+		w.use(h)
+		func() {
+			defer func() { _ = recover() }()
+			_, err := w.loop.Unregister(ctx, 4)
+			w.must(err)
+		}()
+		if w.use(w.store); cut && w.applier.Image().Deleting(topicA) == nil {
+			t.Fatal("no deletion waits for broker 4")
+		}
+		for id := range int32(3) {
+			_, err := c.ForgetDeleted(ctx, id+1, topicA)
+			w.must(err)
+		}
+		w.pass(3 * sweepInterval)
+		kvs, at, err := w.store.Range(ctx, "/")
+		w.must(err)
+		img, err := metadata.Load(kvs, at)
+		w.must(err)
+		if _, registered := img.Broker(4); registered || img.Deleting(topicA) != nil {
+			t.Errorf("cut off: %t: broker 4 is registered: %t; the topic waits for %+v", cut, registered, img.Deleting(topicA))
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/chronik-io/chronik/internal/controller/election"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
@@ -177,17 +179,33 @@ func (l *Loop) Unregister(ctx context.Context, broker int32) (revision int64, er
 		}
 		revision, err = store.Txn(ctx, txn)
 		newer, refused := metadata.Refused(err)
-		if !refused {
-			return revision, err
+		switch {
+		case refused:
+			err = l.opt.Images.WaitShown(ctx, newer)
+		case err == nil:
+			return l.unregistered(ctx, store, broker, revision)
 		}
-		if err := l.opt.Images.WaitShown(ctx, newer); err != nil {
+		if err != nil {
 			return 0, err
 		}
 	}
 	return 0, fmt.Errorf("unregister broker %d: %w", broker, metadata.ErrConflict)
 }
 
-// unregistration returns the transaction that removes a broker and everything that waits for it.
+// unregistered confirms the deletions that wait for a broker, and returns a revision that shows it.
+// If it fails, a later step of the loop does so.
+func (l *Loop) unregistered(ctx context.Context, store inTerm, broker int32, revision int64) (int64, error) {
+	err := l.opt.Images.WaitShown(ctx, revision)
+	if err == nil {
+		err = l.confirmGone(ctx, store)
+	}
+	if err != nil {
+		l.opt.Log.Debug("deletions of topics wait for a broker that was unregistered", zap.Int32("broker", broker), zap.Error(err))
+	}
+	return max(revision, l.known().img.Version()), nil
+}
+
+// unregistration returns the transaction that removes a broker.
 func unregistration(img *metadata.Image, broker int32, alive bool) (txn metadata.Txn, err error) {
 	b, ok := img.Broker(broker)
 	if !ok {
@@ -216,21 +234,6 @@ func unregistration(img *metadata.Image, broker int32, alive bool) (txn metadata
 	}
 	for id := range img.Placements(broker) {
 		txn.Delete = append(txn.Delete, metadata.PlacementKey(broker, id))
-	}
-	for d := range img.Tombstones() {
-		if !d.Waits(broker) {
-			continue
-		}
-		txn.Delete = append(txn.Delete, metadata.DeletingBrokerKey(d.ID, broker))
-		if len(d.Brokers) == 1 {
-			txn.Delete = append(txn.Delete, metadata.DeletingKey(d.ID))
-		} else { // the last of two that confirm at the same time must see that it is the last
-			other := d.Brokers[0]
-			if other == broker {
-				other = d.Brokers[1]
-			}
-			txn.If = append(txn.If, metadata.Compare{Key: metadata.DeletingBrokerKey(d.ID, other), ModRevision: d.Revision})
-		}
 	}
 	return txn, nil
 }
