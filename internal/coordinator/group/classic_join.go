@@ -238,9 +238,10 @@ func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) 
 	m.id = id
 	m.update(j.req)
 	m.clientID, m.clientHost = j.ClientID, j.ClientHost
+	m.fresh = false // its JoinGroup counts as a heartbeat while it waits
 	s.expectHeartbeat(g, m)
 	switch {
-	case keeps && c.elect() == c.protocol:
+	case keeps && c.elect() == c.protocol && c.size() <= s.cfg.MaxRecord:
 		s.emitClassic(g)
 		s.answerReplaced(g, g.classic().members[id], j, leader)
 	case c.state == preparing:

@@ -320,6 +320,7 @@ func (s *Shard) applyMatches(r *topicMatches) (all bool) {
 				next = replaced(old.Topics, r.changed, found)
 			}
 			if !known || !slices.Equal(old.Topics, next) {
+				s.out.Split() // after a load, those that are older are asked for again
 				s.emitRegex(g, re, next)
 				size += regexWeight(re, c.regexes[re])
 				c.dirty = true

@@ -58,10 +58,12 @@ func (s *Shard) finishEvent(id string) {
 	if g == nil {
 		return
 	}
-	s.weigh(g)
 	if c := g.classic(); c != nil && len(g.offsets) == 0 && len(g.pending) == 0 && c.forgettable() {
+		s.countMemory(-g.memory)
 		delete(s.groups, id)
+		return
 	}
+	s.weigh(g)
 }
 
 const consumerProtocol = "consumer" // the protocol type of consumers

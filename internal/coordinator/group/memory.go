@@ -12,7 +12,7 @@ func (s *Shard) hasMemory(n int) bool { return s.cfg.MemberMemory.Allows(s.memor
 
 // weigh updates the accounting of a group's memory.
 func (s *Shard) weigh(g *group) {
-	n := int64(g.kind.weight() + g.keptWeight())
+	n := int64(groupWeight + 2*len(g.id) + g.kind.weight() + g.kept)
 	s.countMemory(n - g.memory)
 	g.memory = n
 }
@@ -25,7 +25,7 @@ func (s *Shard) countMemory(n int64) {
 // Groups occupy memory with their members, metadata, assignments and pending ids, and with their
 // offsets, which stay for days. These overheads are counted in addition to the data: a member with
 // its maps and timers, an entry of a list or map, a partition that a member owns, and a partition
-// in its target; a group with offsets, a topic of it, and an offset.
+// in its target; a group, a topic of which it has offsets, and an offset.
 //
 // A factor in front of the length of a name is how often the name may be in memory at once: in the
 // member, as a key of maps, in a response and in an encoded record. Strings that share their bytes
@@ -42,14 +42,6 @@ const (
 	recordWeight = 64
 )
 
-// keptWeight returns the memory of a group's offsets.
-func (g *group) keptWeight() int {
-	if g.kept == 0 {
-		return 0
-	}
-	return groupWeight + 2*len(g.id) + g.kept
-}
-
 // commit is what a request to commit offsets makes of a group.
 type commit struct {
 	g       *group // nil: it is new
@@ -61,7 +53,7 @@ type commit struct {
 
 func (s *Shard) newCommit(group string, pending bool) commit {
 	c := commit{g: s.groups[group], group: group, pending: pending}
-	if c.g == nil || c.g.kept == 0 {
+	if c.g == nil {
 		c.memory = groupWeight + 2*len(group)
 	}
 	return c

@@ -41,8 +41,8 @@ func TestMemberMemoryIsBounded(t *testing.T) {
 	w.weighs()
 	w.advance(0) // the joins are answered
 	w.advance(time.Minute)
-	if w.cfg.MemberMemory.Used() != 0 {
-		t.Errorf("%d bytes are used by members that left", w.cfg.MemberMemory.Used())
+	if used := w.cfg.MemberMemory.Used(); used > 2*(groupWeight+10) { // of the two groups, which are empty
+		t.Errorf("%d bytes are used by members that left", used)
 	}
 	w.waits(w.send(joinFrom(0, "g9", "c", 3, 500<<10)))
 }

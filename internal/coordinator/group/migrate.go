@@ -31,7 +31,23 @@ func (s *Shard) upgradable(g *group) *failure {
 			return malformed
 		}
 	}
+	if c.upgradedSize(g.id) > s.cfg.MaxRecord {
+		return fail(kerr.GroupMaxSizeReached, "Cannot upgrade classic group %s: its records would have more than %d bytes.", g.id,
+			s.cfg.MaxRecord)
+	}
 	return nil
+}
+
+// upgradedSize returns about the bytes of the records of an upgrade. They are one event.
+func (c *classic) upgradedSize(group string) int {
+	n := 0
+	for _, m := range c.members {
+		n += 3*(recordWeight+len(group)+len(m.id)) + len(m.instance) + len(m.clientID) + len(m.clientHost) + 2*len(m.assignment)
+		for _, p := range m.protocols {
+			n += 2 * (len(p.Name) + len(p.Metadata)) // the topics of a subscription have a place of their own
+		}
+	}
+	return n
 }
 
 // upgrade makes a classic group a consumer group. The generation becomes the epoch, and what the
@@ -134,7 +150,7 @@ func (s *Shard) downgradable(g *group, without string) bool {
 	if c == nil || !s.cfg.Downgrade {
 		return false
 	}
-	left := 0
+	left, size := 0, 0
 	for _, m := range c.members {
 		if m.id == without {
 			continue
@@ -143,8 +159,18 @@ func (s *Shard) downgradable(g *group, without string) bool {
 			return false
 		}
 		left++
+		size += m.downgradedSize()
 	}
-	return left > 0 && left <= s.cfg.MaxSize
+	return left > 0 && left <= s.cfg.MaxSize && size <= s.cfg.MaxRecord
+}
+
+// downgradedSize returns about the bytes of a member in the record of a classic group.
+func (m *member) downgradedSize() int {
+	n, most := recordWeight+len(m.id)+len(deref(m.meta.Instance))+len(m.meta.ClientID)+len(m.meta.ClientHost), 0
+	for _, p := range m.meta.Classic.Protocols {
+		most = max(most, len(p.Metadata))
+	}
+	return n + most
 }
 
 // downgrade makes a consumer group a classic one, without the named member. Its record has no

@@ -375,9 +375,7 @@ func (w *world) weighs() {
 				}
 			}
 		}
-		if kept > 0 {
-			n += kept + groupWeight + 2*len(id)
-		}
+		n += kept + groupWeight + 2*len(id)
 		if g.memory != int64(n) {
 			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.memory)
 		}

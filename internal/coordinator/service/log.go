@@ -27,7 +27,7 @@ type partitionLog struct {
 // newPartitionLog returns the log of a partition. Loads wait in purgatory for records to be
 // committed. They inflate batches at places; nil: they take none.
 func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory, places *share.Places) *partitionLog {
-	return &partitionLog{part: part, purgatory: park, inflate: record.Limits{Places: places}}
+	return &partitionLog{part: part, purgatory: park, inflate: record.Limits{Bytes: inflated, Places: places}}
 }
 
 // Append implements coordinator.Log with acks=all. A marker counts when it is durable, even if the
@@ -59,6 +59,9 @@ func ends(records []coordinator.Record) bool {
 func build(records []coordinator.Record, now time.Time) (batches []byte, n int, err error) {
 	for {
 		run := firstRun(records)
+		if size, _ := measure(run); size > mostRun {
+			return nil, 0, fmt.Errorf("records of %d bytes that belong together are more than %d", size, mostRun)
+		}
 		batch, err := buildOne(run, now)
 		if err != nil {
 			return nil, 0, err
@@ -74,8 +77,14 @@ func build(records []coordinator.Record, now time.Time) (batches []byte, n int, 
 	}
 }
 
-// maxRun is the size in bytes from which a batch contains no further event.
-const maxRun = 1 << 20
+// Bounds in bytes. From maxRun on, a batch contains no further event. An event of more than mostRun
+// is an error: no frame of the replication could carry it. A load inflates more than that: it must
+// read whatever the log has.
+const (
+	maxRun   = 1 << 20
+	mostRun  = 64 << 20
+	inflated = 1 << 30
+)
 
 // firstRun returns the records up to the first one with another producer, or a single marker, or
 // the records of some events.
