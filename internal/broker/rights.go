@@ -14,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/security/acl"
 	"github.com/chronik-io/chronik/internal/security/quota"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // rights are what the client of a request may do, under the rules at the time of the call of
@@ -196,7 +197,8 @@ func (m rights) found(op acl.Operation, t *metadata.Topic, byID bool, name strin
 	case byID:
 		return nil, protocolErrorf(kerr.UnknownTopicID, "this broker knows no topic with id %s", metadata.FormatID(id))
 	}
-	return nil, protocolErrorf(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", name)
+	// A request may name one for each of thousands of partitions, and each has a text.
+	return nil, protocolErrorf(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", text.Cut(name, controller.MaxNameLength))
 }
 
 // collision returns the error for a topic that can't be created, without the name of another topic

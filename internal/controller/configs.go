@@ -249,7 +249,16 @@ func (c *Controller) remains(ctx context.Context, res Resource, key string, befo
 		res.Name, others(brokers))
 }
 
+// maxValue bounds the value of a config in bytes: APPEND could make a list as long as its senders
+// like, and each change of it writes the whole list.
+const maxValue = 256 << 10
+
 func (c *Controller) checkConfigs(res Resource, set map[string]string) error {
+	for name, value := range set {
+		if len(value) > maxValue {
+			return refuse(InvalidConfig, "The value of %s would have %d bytes, more than %d.", name, len(value), maxValue)
+		}
+	}
 	switch res.Type {
 	case TopicResource:
 		return c.checkTopicConfigs(set)

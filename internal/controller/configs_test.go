@@ -176,3 +176,24 @@ func TestTheExpressionsOfAllSubscriptionsAreBounded(t *testing.T) {
 	must.OK(t, alter("s1", "interval.ms", "1000"))
 	must.OK(t, alter("s1", "match", "client_id=(.?){300}"))
 }
+
+// APPEND makes no value larger than its bound.
+func TestTheSizeOfAValueIsBounded(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	mustCreate(t, c, "a", 1)
+	err := error(nil)
+	for i := 0; i < 20 && err == nil; i++ {
+		var list []string
+		for n := range 3000 {
+			list = append(list, fmt.Sprintf("%d:1", 3000*i+n))
+		}
+		v := strings.Join(list, ",")
+		_, err = c.AlterConfigs(ctx, Resource{TopicResource, "a"}, []ConfigOp{{Name: "leader.replication.throttled.replicas", Op: Append,
+			Value: &v}}, false)
+	}
+	got := image(t, s).Topic("a").Configs["leader.replication.throttled.replicas"]
+	if !isRefusal(err, InvalidConfig) || len(got) > maxValue {
+		t.Errorf("%v; the value has %d bytes", err, len(got))
+	}
+}

@@ -82,7 +82,7 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 	for i := range rec.Partitions {
 		txn.Delete = append(txn.Delete, metadata.PartitionKey(id, i))
 	}
-	tiers, _, err := c.opts.Store.Range(ctx, metadata.TierKeys(id))
+	copied, err := c.copied(ctx, id, rec.Partitions)
 	if err != nil {
 		return err
 	}
@@ -92,13 +92,25 @@ func (c *Controller) addDeletion(ctx context.Context, txn *metadata.Txn, id [16]
 	}
 	txn.If = append(txn.If, unchanged(configKV)) // a leader may copy records from the next change on
 	configs, err := metadata.DecodeConfigs(configKV)
-	if _, remote := configs[configdef.RemoteEnable]; err != nil || !remote && len(tiers) == 0 {
+	if _, remote := configs[configdef.RemoteEnable]; err != nil || !remote && !copied {
 		return err
 	}
 	for i := range rec.Partitions { // also those that leaders add until the transaction
 		txn.Delete = append(txn.Delete, metadata.TierKey(metadata.TopicPartition{Topic: id, Partition: i}))
 	}
 	return nil
+}
+
+// copied reports whether the object store may have records of a topic. It reads the keys of its
+// partitions only: there may be many of others.
+func (c *Controller) copied(ctx context.Context, id [16]byte, partitions int32) (bool, error) {
+	for i := range partitions {
+		kv, err := c.get(ctx, metadata.TierKey(metadata.TopicPartition{Topic: id, Partition: i}))
+		if err != nil || kv.ModRevision != 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // ForgetDeleted records that a broker's logs of deleted topics are durably removed, with their

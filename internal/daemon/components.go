@@ -49,6 +49,7 @@ type components struct {
 	minFree  atomic.Int64 // follows the metadata: the free-space threshold can change at run time
 	cleaning atomic.Pointer[storage.Cleaning]
 	loaded   atomic.Pointer[metadata.Image] // as it was found, nil since the applier has a later one
+	found    int64                          // its revision
 	measured *metrics.Storage
 	storage  *storage.Manager
 	dirs     *observe.Dirs
@@ -125,6 +126,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		return err
 	}
 	r.loaded.Store(img)
+	r.found = img.Version()
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	r.storage, err = storage.Open(r.data.Locations(), storage.Options{
@@ -341,6 +343,7 @@ func (b *Broker) openArchive(_ context.Context, r *components) error {
 func (b *Broker) archive(r *components) archiving.Options {
 	return archiving.Options{
 		FS: vfs.OS(), Conf: &r.conf.Archive, Tiers: &r.conf.Tiers, Node: r.conf.NodeID, Version: b.version, Member: r.member.Cluster,
+		Found:   r.found,
 		Applier: r.applier, Controller: r.control, Registry: b.reg, Health: b.health, Push: b.stack.push,
 		Places: b.share.Of(share.Batches), Log: b.log.Named("archive"),
 		Topic: func(img *metadata.Image, t *metadata.Topic) *configdef.Topic { return &r.settings.Of(img, t).Conf },

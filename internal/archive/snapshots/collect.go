@@ -3,6 +3,7 @@ package snapshots
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -26,7 +27,9 @@ const keepUnknown = 30 * 24 * time.Hour
 // its objects for present.
 //
 // Metadata that were recovered from an older state may not know the newest snapshots. So the first
-// collection of a generation adds what the store has.
+// collection of a generation adds what the store has. Directories that are put back from a copy are
+// of the same generation. So the first one of a process adds the snapshots above the revision of
+// the metadata that it has found: they cannot know of these.
 func (s *Service) collect(ctx context.Context, term uint64) error {
 	store, err := s.open()
 	if err != nil {
@@ -49,11 +52,14 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 	if err != nil {
 		return err
 	}
-	if former.Generation != generation {
-		if err := s.adopt(ctx, term, store, prefix, id, names); err != nil {
-			return fmt.Errorf("add the snapshots that the metadata do not know: %w", err)
-		}
+	above := int64(0)
+	if former.Generation == generation {
+		above = s.found
 	}
+	if err := s.adopt(ctx, term, store, prefix, id, names, above); err != nil {
+		return fmt.Errorf("add the snapshots that the metadata do not know: %w", err)
+	}
+	s.found = math.MaxInt64
 	tiersBefore, _, err := s.opt.Store.Range(ctx, metadata.TierPrefix)
 	if err != nil {
 		return err
@@ -168,12 +174,14 @@ func (s *Service) collection(ctx context.Context) (metadata.Collection, error) {
 	return metadata.DecodeCollection(kvs[0])
 }
 
-// adopt adds the whole snapshots to the metadata that are among the names of objects and not known.
-func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, prefix string, id [16]byte, names []string) error {
+// adopt adds the whole snapshots to the metadata that are among the names of objects and not known,
+// if their numbers are above one.
+func (s *Service) adopt(ctx context.Context, term uint64, store objects.Store, prefix string, id [16]byte, names []string,
+	above int64) error {
 	var newer error // nothing is deleted, since it is not known what it needs
 	for _, name := range names {
 		n, err := format.Parse(strings.TrimPrefix(name, prefix))
-		if err != nil || n.Kind != objects.Index || s.opt.Image().Snapshot(n.Number) != nil {
+		if err != nil || n.Kind != objects.Index || n.Number <= above || s.opt.Image().Snapshot(n.Number) != nil {
 			continue
 		}
 		found, err := restore.Find(ctx, store, "", restore.Choice{Cluster: metadata.FormatID(id), Number: n.Number})

@@ -274,6 +274,25 @@ var collections = map[string]func(t *testing.T, w *world){
 			t.Errorf("snapshots %v, want %d", got, x.Number)
 		}
 	},
+	"metadata of a copy": func(t *testing.T, w *world) { // of the directories, which lacks the last snapshots
+		w.mustDelete(w.numbers()[3])
+		found := w.meta.image().Version()
+		w.grow(2)
+		all := w.numbers()
+		w.mustDelete(all[len(all)-2:]...) // as if they had never been named
+		w.opt.Found = found
+		w.s = New(w.opt)
+		w.mustCollect()
+		if got := w.numbers(); !slices.Equal(got, all) {
+			t.Errorf("snapshots %v, want %v", got, all)
+		}
+		w.restorable()
+		w.mustDelete(all[len(all)-1]) // now it is known, and stays deleted
+		w.mustCollect()
+		if got := w.numbers(); !slices.Equal(got, all[:len(all)-1]) {
+			t.Errorf("snapshots %v, want %v", got, all[:len(all)-1])
+		}
+	},
 	"a snapshot during it": func(t *testing.T, w *world) { // what is put after the list stays
 		list := w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Count: 1, Before: func(faultstore.Call) {
 			w.append(0, 1)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -487,6 +488,7 @@ func newWorldIn(t *testing.T, store *faultstore.Store, change func(*configdef.Ar
 			return &configdef.Topic{Remote: t.Configs[configdef.RemoteEnable] == "true"}
 		},
 		Peer: func(id int32) Peer { return w.peers[id] }, Release: "test", Now: w.now, Log: zap.NewNop(),
+		Found: math.MaxInt64, // as if no snapshot could be missing
 	}
 	w.s = New(w.opt)
 	return w

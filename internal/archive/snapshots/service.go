@@ -35,6 +35,8 @@ type Options struct {
 	// Open returns the object store of Conf, whose URL is not empty.
 	Open  func() (objects.Store, error)
 	Store Store
+	// Found is the revision of the metadata that this process has found.
+	Found int64
 	// Image returns the newest image of this node. Applied waits until it shows a revision.
 	Image   func() *metadata.Image
 	Applied func(ctx context.Context, revision int64) error
@@ -60,6 +62,7 @@ var errNoStore = errors.New("there is no object store: set archive.url on all br
 type Service struct {
 	opt     Options
 	attempt atomic.Int64  // of freezes
+	found   int64         // Options.Found; math.MaxInt64 since the store has been compared with it
 	wake    chan struct{} // capacity 1: asked has grown
 
 	mu      sync.Mutex // guards the following fields
@@ -88,7 +91,7 @@ type ask struct {
 
 // New returns a service.
 func New(o Options) *Service {
-	return &Service{opt: o, wake: make(chan struct{}, 1), uploads: map[int32][2]int64{}, sizes: map[objects.Nonce]int64{},
+	return &Service{opt: o, found: o.Found, wake: make(chan struct{}, 1), uploads: map[int32][2]int64{}, sizes: map[objects.Nonce]int64{},
 		state: view.Snapshots{URL: o.Conf.URL, IntervalMs: o.Conf.Interval.Milliseconds()}}
 }
 

@@ -89,7 +89,8 @@ func TestEmptyGroupsCount(t *testing.T) {
 	refused := 0
 	for i := range 3000 { // a shard has 1 MiB
 		req := kmsg.NewPtrShareGroupHeartbeatRequest()
-		req.Version, req.GroupID, req.MemberID, req.SubscribedTopicNames = 1, fmt.Sprint("group-", i), "AAAAAAAAAAAAAAAAAAAAAA", []string{"missing"}
+		req.Version, req.GroupID, req.MemberID = 1, fmt.Sprint("group-", i), "AAAAAAAAAAAAAAAAAAAAAA"
+		req.SubscribedTopicNames = []string{"missing"}
 		if ask[*kmsg.ShareGroupHeartbeatResponse](w, request(req)).ErrorCode != 0 {
 			refused++
 		}

@@ -39,12 +39,14 @@ import (
 
 // Options are what Open connects.
 type Options struct {
-	FS         vfs.FS
-	Conf       *configdef.Archive
-	Tiers      *configdef.Tiers
-	Node       int32
-	Version    string
-	Member     *cluster.Cluster
+	FS      vfs.FS
+	Conf    *configdef.Archive
+	Tiers   *configdef.Tiers
+	Node    int32
+	Version string
+	Member  *cluster.Cluster
+	// Found is the revision of the metadata that this process has found on its disk.
+	Found      int64
 	Applier    *metadata.Applier
 	Controller *controller.Controller
 	Replicas   *replica.Manager
@@ -168,7 +170,7 @@ func Open(o Options, copies *Copies) error {
 	})
 	duty := pause.NewDuty() // of verifications
 	service := snapshots.New(snapshots.Options{
-		Conf: *o.Conf, Open: func() (objects.Store, error) {
+		Conf: *o.Conf, Found: o.Found, Open: func() (objects.Store, error) {
 			store, err := up.open()
 			if err != nil {
 				return nil, err

@@ -51,6 +51,13 @@ func (s *State) Get(key string) metadata.KV {
 // Range returns all keys with a prefix in order. The values are shared with the state, which never
 // modifies them. It examines the keys that share the first segment with the prefix.
 func (s *State) Range(prefix string) []metadata.KV {
+	kvs := s.list(prefix)
+	Sort(kvs)
+	return kvs
+}
+
+// list is Range in no order.
+func (s *State) list(prefix string) []metadata.KV {
 	var kvs []metadata.KV
 	add := func(keys map[string]metadata.KV) {
 		for k, kv := range keys {
@@ -66,7 +73,6 @@ func (s *State) Range(prefix string) []metadata.KV {
 			add(keys)
 		}
 	}
-	Sort(kvs)
 	return kvs
 }
 

@@ -103,9 +103,15 @@ func (v *View) Range(ctx context.Context, prefix string) ([]metadata.KV, int64, 
 
 // All returns all keys with a prefix in order and their revision, even if the store is closed.
 func (v *View) All(prefix string) ([]metadata.KV, int64) {
+	kvs, revision := v.list(prefix)
+	Sort(kvs) // without the lock, for which the writer waits
+	return kvs, revision
+}
+
+func (v *View) list(prefix string) ([]metadata.KV, int64) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.state.Range(prefix), v.state.revision
+	return v.state.list(prefix), v.state.revision
 }
 
 func (v *View) readable(ctx context.Context) error {

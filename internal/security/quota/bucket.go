@@ -74,23 +74,30 @@ func (b *bucket) cost(n float64) time.Duration {
 	return time.Duration(min(n/math.Float64frombits(b.rate.Load())*float64(time.Second), float64(maxDebt)))
 }
 
-// charge takes n from the bucket. It returns when what was taken before is paid.
-func (b *bucket) charge(n float64, now time.Duration) (paid time.Duration) {
-	paid, _ = b.chargeWithin(n, now, math.MaxInt64)
-	return paid
+// charge takes n from the bucket, or less if the debt reaches its bound. It returns when what was
+// taken before is paid, and what it took: no more may be refunded.
+func (b *bucket) charge(n float64, now time.Duration) (paid time.Duration, took float64) {
+	paid, took, _ = b.chargeWithin(n, now, math.MaxInt64)
+	return paid, took
 }
 
 // chargeWithin is charge, unless the debt is already greater than most.
-func (b *bucket) chargeWithin(n float64, now, most time.Duration) (paid time.Duration, ok bool) {
+func (b *bucket) chargeWithin(n float64, now, most time.Duration) (paid time.Duration, took float64, ok bool) {
 	cost := b.cost(n)
 	for {
 		old := b.zero.Load()
 		if paid = time.Duration(old); paid-now > most {
-			return paid, false
+			return paid, 0, false
 		}
-		if b.zero.CompareAndSwap(old, int64(min(max(paid, now-b.depth)+cost, now+maxDebt))) {
-			return paid, true
+		from := max(paid, now-b.depth)
+		zero := min(from+cost, now+maxDebt)
+		if !b.zero.CompareAndSwap(old, int64(zero)) {
+			continue
 		}
+		if cost > 0 {
+			took = n * max(float64(zero-from), 0) / float64(cost)
+		}
+		return paid, took, true
 	}
 }
 

@@ -623,3 +623,34 @@ func TestWaitsAreCounted(t *testing.T) {
 		t.Errorf("connections: %+v", connections)
 	}
 }
+
+// What is removed because its request never came is no more than what was charged for it, also if a
+// debt has reached its bound.
+func TestRequestsThatNeverComePayForNoOthers(t *testing.T) {
+	now := time.Hour
+	k := NewKeeper(func() time.Duration { return now })
+	q := Quota{Entity: Entity{User: Any()}}
+	q.Limits[Produced] = 100_000 // bytes per second
+	k.Set(Compile(slices.Values([]Quota{q})))
+	c := k.Tenant(nil, "u", "c")
+	var sent, announced []Turn
+	for range 100 {
+		sent = append(sent, c.Turn(Produced, 1_000_000))
+	}
+	for range 10 {
+		announced = append(announced, c.Turn(Produced, 60_000_000))
+	}
+	now += 25 * time.Second
+	for i := range announced {
+		announced[i].Leave()
+	}
+	served := 0
+	for i := range sent {
+		if sent[i].Wait() == 0 {
+			served++
+		}
+	}
+	if served > 4 {
+		t.Errorf("%d of the requests of 1 MB are served within 25 s by a quota of 0.1 MB/s", served)
+	}
+}

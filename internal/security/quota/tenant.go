@@ -66,7 +66,7 @@ func (t *Tenant) Take(l Limit, n int64) bool {
 		return true
 	}
 	now := t.keeper.clock()
-	paid, ok := t.buckets[l].chargeWithin(float64(n), now, 0)
+	paid, _, ok := t.buckets[l].chargeWithin(float64(n), now, 0)
 	if !ok {
 		t.held(t.buckets[l], paid-now)
 	}

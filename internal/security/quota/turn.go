@@ -26,7 +26,7 @@ func (t *Tenant) Turn(l Limit, n int64) (turn Turn) {
 	}
 	turn = Turn{tenant: t, limit: l, n: float64(max(n, 0))}
 	if b := t.buckets[l]; b != nil {
-		turn.paid = b.charge(turn.n, t.keeper.clock())
+		turn.paid, turn.n = b.charge(turn.n, t.keeper.clock())
 	}
 	if b := t.buckets[RequestTime]; b != nil {
 		turn.free = time.Duration(b.zero.Load())

@@ -426,8 +426,9 @@ var rules = []rule{
 		"\tnames = nil\n\t_ = store.List(ctx, prefix, func(in objects.Info) error { names = append(names, in.Name); return nil })\n" +
 			"\tunused := names[:0:0]\n", "TestACollectionDeletesOnlyWhatIsUnused"},
 	{"metadata that were recovered from an older state delete the newer snapshots", "archive/snapshots/collect.go",
-		"if former.Generation != generation {", "if former.Generation != generation && false {",
-		"TestACollectionDeletesOnlyWhatIsUnused"},
+		"\tabove := int64(0)\n", "\tabove := s.found\n", "TestACollectionDeletesOnlyWhatIsUnused"},
+	{"directories that are put back from a copy delete the newer snapshots", "archive/snapshots/collect.go",
+		"\t\tabove = s.found\n", "\t\tabove = math.MaxInt64\n", "TestACollectionDeletesOnlyWhatIsUnused"},
 	{"a directory that is not the store is used as if it were", "daemon/archiving/mark.go",
 		"\t\treturn m.refuse(mark)\n", "\t\treturn nil\n", "TestADirectoryThatIsNotTheStoreIsRefused"},
 	{"an object is put in a store that is not the cluster's before it is refused", "daemon/archiving/mark.go",
