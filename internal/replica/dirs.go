@@ -45,7 +45,8 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 	case dir != [16]byte{} && m.needed(w):
 		last := "put the directory back"
 		if len(w.topic.Partitions.At(w.partition).Replicas) > 1 {
-			last = "put the directory back; if that is impossible, chronikctl topic elect --unclean elects another replica without its records"
+			last = fmt.Sprintf("put the directory back; if that is impossible, chronikctl topic elect %s:%d --unclean elects another replica "+
+				"without its records", w.topic.Name, w.partition)
 		}
 		return fmt.Errorf("%w: the log of %s is missing from %s; %s", ErrOffline, w, m.named(dir), last)
 	case first && len(failed) > 0:

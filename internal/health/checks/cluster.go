@@ -233,7 +233,23 @@ func recovered(l *view.Leaderless) (problem, remedy string) {
 // their topics have theirs, which a deletion of the topic would delete.
 func startEmpty(p *view.Partitions) string {
 	return "let them begin without their records: run " + elsewhere(p) + " for each, with a broker that has no replica of it, which " +
-		"reports that there is nothing to copy, and then `chronikctl topic elect --unclean`; the other partitions of the topic keep their records"
+		"reports that there is nothing to copy, and then " + elect(p) + "; the other partitions of the topic keep their records"
+}
+
+// elect is the command that elects leaders for partitions although records may be lost. It names
+// them: others may wait for a broker that comes back, and would lose what only that has.
+func elect(p *view.Partitions) string {
+	command := "chronikctl topic elect"
+	if p.Count > len(p.Names) {
+		command += " TOPIC:PARTITIONS"
+	} else {
+		for _, name := range p.Names {
+			if i := strings.LastIndexByte(name, '-'); i > 0 {
+				command += " " + name[:i] + ":" + name[i+1:]
+			}
+		}
+	}
+	return "`" + command + " --unclean`"
 }
 
 // away reports whether partitions wait for one broker, whose own finding then names them: it is not
@@ -245,12 +261,12 @@ func (f *Facts) away(l *view.Leaderless) bool {
 // orUnclean ends the remedy of partitions that wait for brokers or their directories.
 func orUnclean(l *view.Leaderless) string {
 	if !l.Sole {
-		return "; if they are lost for good, `chronikctl topic elect --unclean` makes another replica the leader and loses the records " +
+		return "; if they are lost for good, " + elect(&l.Partitions) + " makes another replica the leader and loses the records " +
 			"that only they have"
 	}
 	return fmt.Sprintf("; if they are lost for good, delete the topics with `chronikctl topic delete TOPIC`, or let the partitions begin "+
-		"without their records: run %s for each, which reports that there is nothing to copy, and then `chronikctl topic elect --unclean`",
-		elsewhere(&l.Partitions))
+		"without their records: run %s for each, which reports that there is nothing to copy, and then %s", elsewhere(&l.Partitions),
+		elect(&l.Partitions))
 }
 
 // leaderlessOn adds to the finding about a broker that is not active the partitions that wait for

@@ -176,8 +176,8 @@ func (f *Facts) spaceRemedy() string {
 		"`chronikctl config set topic TOPIC retention.ms=AGE` removes what is older", " (docs/operations.md, A full disk)"
 	if c := f.Cluster; c != nil && len(c.Brokers) > 1 {
 		return fmt.Sprintf("remove files of other programs, or enlarge the disk; or let others have the replicas: %s"+
-			"`chronikctl topic move TOPIC:PARTITIONS BROKER` moves some, `chronikctl broker drain %d` all; last, keep fewer records on all "+
-			"brokers: %s from each replica%s", sizes, c.Self, retention, page)
+			"`chronikctl topic move TOPIC:PARTITIONS BROKERS` moves some, with all brokers that are to have one, `chronikctl broker drain %d` "+
+			"all; last, keep fewer records on all brokers: %s from each replica%s", sizes, c.Self, retention, page)
 	}
 	return "remove files of other programs, enlarge the disk, or keep fewer records: " + sizes + retention + page
 }

@@ -117,7 +117,7 @@ func (f *Facts) arrivals(d *view.Dir, n *notes) {
 // repair returns the remedy of a log directory with damaged files, which stops the broker. Its
 // commands are complete and in backticks, so that they can be copied; scripts/drill.sh runs them.
 func (f *Facts) repair(p *view.Log) string {
-	dir, before, more := p.Dir, "", []string(nil)
+	dir, before, more, one := p.Dir, "", []string(nil), &view.Partitions{Count: 1, Names: []string{p.String()}}
 	if p.Replicated {
 		before = "bring back the other brokers with replicas of it, which copy nothing from here; if none of them is whole, "
 	}
@@ -128,7 +128,7 @@ func (f *Facts) repair(p *view.Log) string {
 	if dir == "" && !p.Replicated && f.several() {
 		return "put the log directory that had it back, and restart the broker; if it is lost, run `chronikctl topic move " + p.Topic + ":" +
 			strconv.Itoa(int(p.Partition)) + " BROKER`, which ends with an error because there is nothing to copy, and then " +
-			"`chronikctl topic elect --unclean`: the partition begins without its records, and the others of the topic keep theirs " +
+			elect(one) + ": the partition begins without its records, and the others of the topic keep theirs " +
 			"(docs/operations.md, A damaged disk)"
 	}
 	if dir == "" { // there is nothing that a repair could put together
@@ -137,8 +137,8 @@ func (f *Facts) repair(p *view.Log) string {
 			back += "stop the broker, and run " + logCommand("verify", f.whole()) +
 				", which names quarantined records of it; if there are any, run " +
 				logCommand("repair", f.whole(), append([]string{"--backup", f.backup("")}, more...)...) + ", start the broker, and run " +
-				"`chronikctl topic elect --unclean`, which elects the longest log; only if no broker with a replica has such records, " +
-				startEmpty(&view.Partitions{Count: 1, Names: []string{p.String()}}) + "; if all brokers have a replica, "
+				elect(one) + ", which elects the longest log; only if no broker with a replica has such records, " +
+				startEmpty(one) + "; if all brokers have a replica, "
 		}
 		return back + "run " + health.Command("chronikctl", "topic", "delete", p.Topic) +
 			", which asks before it deletes all partitions of the topic, and create the topic again (docs/operations.md, A damaged disk)"

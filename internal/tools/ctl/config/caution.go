@@ -47,11 +47,17 @@ func (c *Caution) OfDefault(of *Configs) bool {
 	return len(c.Keys) == 1 && c.Keys[0] == minISR && slices.Contains(of.defaults, minISR)
 }
 
-// LowerDefault returns the remedy for topics whose min.insync.replicas is a default of all brokers.
-// replicas is the smallest number of replicas that one of them has.
-func LowerDefault(replicas int) string {
+// LowerInherited returns the remedy for topics that inherit a min.insync.replicas which is too high
+// for them. The default stays: it protects topics with more replicas. replicas is the smallest
+// number of replicas that one of them has.
+func LowerInherited(replicas int) string {
+	return fmt.Sprintf("chronikctl config set topic TOPIC %s=%d, for each of them", minISR, max(1, replicas-1))
+}
+
+// lowerDefault returns the remedy for a default that no topic could meet.
+func lowerDefault(brokers int) string {
 	return fmt.Sprintf("chronikctl config set broker %s %s=%d; if the brokers' configuration sets it, correct it there, too", allBrokers,
-		minISR, max(1, replicas-1))
+		minISR, max(1, brokers-1))
 }
 
 // warnBrokers prints a caution if a default of brokers asks for more in-sync replicas than a topic
@@ -68,7 +74,7 @@ func warnBrokers(ctx context.Context, a *app.App, adm *kadm.Client, entities []s
 	if all := CountBrokers(meta); n > int64(all) {
 		a.Note("warning: %s: min.insync.replicas is %d and the cluster has %s, so that no topic has so many replicas: Kafka refuses acks=all, "+
 			"chronik treats it as the number of replicas; %s", strings.Join(entities, ", "), n, text.Count(all, "broker"),
-			LowerDefault(all))
+			lowerDefault(all))
 	}
 }
 
