@@ -116,7 +116,7 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 		}
 		return files.OwnAs(file, cfg.DataDir)
 	}
-	if err := guard.LeaveUser(fsys, cfg.DataDir, name, password, own); err != nil {
+	if err := guard.LeaveUser(ctx, fsys, cfg.DataDir, name, password, own); err != nil {
 		return dirs.Error(err)
 	}
 	if runs, err := dirs.Used(); err != nil || !runs {
@@ -124,7 +124,7 @@ func (c *commandLine) addUser(ctx context.Context, name string, password secret.
 	}
 	ctx, cancel := context.WithTimeout(ctx, takeTime)
 	defer cancel()
-	if err := guard.AwaitTaken(ctx, fsys, cfg.DataDir); err != nil {
+	if err := guard.AwaitTaken(ctx, fsys, cfg.DataDir, name); err != nil {
 		return fmt.Errorf("the broker of %s has not set the password within %v, and does so as soon as it can; its log says why: %w",
 			cfg.DataDir, takeTime, err)
 	}

@@ -155,8 +155,10 @@ func TestUsersAddedOfflineAreRecorded(t *testing.T) {
 			t.Errorf("%s: %v", user, err)
 		}
 	}
-	if _, err := mem.Stat("/data/new-users"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file of new users is still there: %v", err)
+	for _, file := range []string{"new-users", "new-users.taken"} {
+		if _, err := mem.Stat("/data/" + file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there: %v", file, err)
+		}
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)

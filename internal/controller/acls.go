@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -13,9 +14,9 @@ import (
 const maxFound = 2 * MaxEntries
 
 // CreateACLs stores the access rules that are valid. errs has an entry for each rule: nil, or the
-// *Error that says why it was refused. A rule that exists already is no error. The revision is the
-// first one that shows the rules, 0 if nothing was written. After err, the outcome is that of a
-// failed transaction; see metadata.Store.
+// *Error that says why it was refused. A rule that exists already is no error. The revision shows
+// the rules; it is 0 if all were refused. After err, the outcome is that of a failed transaction;
+// see metadata.Store.
 func (c *Controller) CreateACLs(ctx context.Context, rules []acl.Binding) (errs []error, revision int64, err error) {
 	if err := checkAtOnce(len(rules), "creates", "ACLs"); err != nil {
 		return nil, 0, err
@@ -33,23 +34,22 @@ func (c *Controller) CreateACLs(ctx context.Context, rules []acl.Binding) (errs 
 		return errs, 0, nil
 	}
 	err = c.retry(ctx, "create ACLs", func() error {
-		revision = 0
 		existing, _, err := c.opts.Store.Range(ctx, metadata.ACLPrefix)
 		if err != nil {
 			return err
 		}
+		var txn metadata.Txn
 		missing := maps.Clone(wanted)
 		for _, kv := range existing {
-			delete(missing, kv.Key)
-		}
-		if len(missing) == 0 {
-			return nil
+			if wanted[kv.Key] != nil {
+				txn.If = append(txn.If, unchanged(kv))
+				delete(missing, kv.Key)
+			}
 		}
 		err = checkEntries(len(existing), len(existing)+len(missing), "ACLs", "Allow a prefix of names instead of each name.")
 		if err != nil {
 			return err
 		}
-		var txn metadata.Txn
 		for key, a := range missing {
 			txn.If = append(txn.If, metadata.Compare{Key: key})
 			txn.Put = append(txn.Put, metadata.KV{Key: key, Value: metadata.EncodeACL(a)})
@@ -66,14 +66,17 @@ type DeletedACLs struct {
 	Err   error         // *Error: the filter was refused
 }
 
-// DeleteACLs deletes the access rules that any of the filters selects, all at once. The revision is
-// the first one that does not show them, 0 if nothing was deleted.
+// DeleteACLs deletes the access rules that any of the filters selects, all at once. The revision
+// does not show them.
 func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (results []DeletedACLs, revision int64, err error) {
 	if err := checkAtOnce(len(filters), "has", "filters"); err != nil {
 		return nil, 0, err
 	}
+	if err := c.catchUp(ctx); err != nil { // no condition can name a rule that is not seen
+		return nil, 0, fmt.Errorf("delete ACLs: %w", err)
+	}
 	err = c.retry(ctx, "delete ACLs", func() error {
-		results, revision = make([]DeletedACLs, len(filters)), 0
+		results = make([]DeletedACLs, len(filters))
 		existing, _, err := c.opts.Store.Range(ctx, metadata.ACLPrefix)
 		if err != nil {
 			return err
@@ -109,9 +112,7 @@ func (c *Controller) DeleteACLs(ctx context.Context, filters []acl.Filter) (resu
 			}
 			sorts.Sort(results[f].Rules, acl.Compare)
 		}
-		if len(txn.Delete) > 0 {
-			revision, err = c.opts.Store.Txn(ctx, txn)
-		}
+		revision, err = c.opts.Store.Txn(ctx, txn)
 		return err
 	})
 	return results, revision, err

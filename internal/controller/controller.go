@@ -97,6 +97,11 @@ func (c *Controller) known(img *metadata.Image) knowledge {
 
 // retry runs attempt until it succeeds or fails for another reason than a concurrent write, but at
 // most maxAttempts times.
+//
+// An attempt reads this broker's state, which may be behind. So it hands what it decides to the
+// leader, with what it was decided on as conditions, even if nothing has to change. Otherwise a
+// broker that is cut off would acknowledge what the cluster does not have. Only what never changes
+// back, such as a feature level that is high enough, needs no leader.
 func (c *Controller) retry(ctx context.Context, what string, attempt func() error) error {
 	var err error
 	for range maxAttempts {
@@ -117,6 +122,16 @@ func (c *Controller) retry(ctx context.Context, what string, attempt func() erro
 		}
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// catchUp waits until this broker's state has all that was acknowledged before the call. It is for
+// decisions that also follow from what does not exist.
+func (c *Controller) catchUp(ctx context.Context) error {
+	revision, err := c.opts.Store.Txn(ctx, metadata.Txn{})
+	if err != nil {
+		return err
+	}
+	return c.opts.Store.WaitFor(ctx, revision)
 }
 
 // get reads one key; a missing one is not an error.

@@ -26,8 +26,10 @@ type decision func(metadata.TopicPartition, *metadata.Partition) (metadata.Parti
 type round func(img *metadata.Image, list []metadata.TopicPartition) decision
 
 // changeEach changes the records of partitions, each in a transaction of its own. A change that is
-// refused because the partition or one of its brokers has changed is decided again. It returns an
-// error or nil for each partition, and a revision that shows the result. what is for errors.
+// refused because the partition or one of its brokers has changed is decided again. So is the first
+// decision that nothing has to change: it may be of an image that is behind. The image of the next
+// one has what the leader has acknowledged. It returns an error or nil for each partition, and a
+// revision that shows the result. what is for errors.
 func changeEach(ctx context.Context, store writer, images *metadata.Applier, what string, list []metadata.TopicPartition, begin round) (
 	revision int64, errs []error) {
 	errs = make([]error, len(list))
@@ -49,7 +51,9 @@ func changeEach(ctx context.Context, store writer, images *metadata.Applier, wha
 			next, err := decideOne(img, list[i], decide)
 			var refused *Error
 			switch {
+			case errors.Is(err, errUnchanged) && attempt > 0:
 			case errors.Is(err, errUnchanged):
+				again = append(again, i)
 			case attempt > 0 && errors.As(err, &refused) && refused.done(): // by the former attempt
 			case err != nil:
 				errs[i] = err
@@ -61,6 +65,9 @@ func changeEach(ctx context.Context, store writer, images *metadata.Applier, wha
 		}
 		pending = again
 		at, err := submit(ctx, store, changes)
+		if err == nil && len(pending) > 0 && len(changes) == 0 {
+			at, err = store.Txn(ctx, metadata.Txn{})
+		}
 		if err == nil {
 			err = images.WaitShown(ctx, at)
 		}

@@ -52,11 +52,12 @@ func (c *Controller) SetFeatures(ctx context.Context, want Features, validateOnl
 				return err
 			}
 		}
-		if cluster == former || validateOnly {
-			revision = kv.ModRevision
+		if validateOnly {
 			return nil
 		}
-		txn.Put = []metadata.KV{{Key: kv.Key, Value: cluster.Encode()}}
+		if cluster != former {
+			txn.Put = []metadata.KV{{Key: kv.Key, Value: cluster.Encode()}}
+		}
 		revision, err = c.opts.Store.Txn(ctx, txn)
 		return err
 	})

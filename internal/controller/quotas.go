@@ -16,13 +16,12 @@ type QuotaChange struct {
 }
 
 // AlterQuotas makes all changes, or none if it returns an error. Each entity may appear once. It
-// returns the first revision that shows them, or 0 if nothing was written.
+// returns a revision that shows them.
 func (c *Controller) AlterQuotas(ctx context.Context, changes []QuotaChange) (revision int64, err error) {
 	if err := checkAtOnce(len(changes), "changes the quotas of", "entities"); err != nil {
 		return 0, err
 	}
 	err = c.retry(ctx, "alter quotas", func() error {
-		revision = 0
 		kvs, _, err := c.opts.Store.Range(ctx, metadata.QuotaPrefix)
 		if err != nil {
 			return err
@@ -37,12 +36,12 @@ func (c *Controller) AlterQuotas(ctx context.Context, changes []QuotaChange) (re
 			key := metadata.QuotaKey(changes[i].Entity)
 			kv := present[key]
 			kv.Key = key
+			txn.If = append(txn.If, unchanged(kv))
 			next, changed, err := changes[i].apply(kv)
 			switch {
 			case err != nil:
 				return err
 			case !changed:
-				continue
 			case len(next.Limits) == 0:
 				txn.Delete = append(txn.Delete, key)
 			default:
@@ -51,10 +50,6 @@ func (c *Controller) AlterQuotas(ctx context.Context, changes []QuotaChange) (re
 					n++
 				}
 			}
-			txn.If = append(txn.If, unchanged(kv))
-		}
-		if len(txn.If) == 0 {
-			return nil
 		}
 		if err := checkEntries(len(kvs), n, "entities with quotas", "Give a default quota instead of one for each."); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -33,6 +34,13 @@ import (
 // the metadata of that user's broker are in the same directory.
 const newUsers = "new-users"
 
+// takenUsers is the name that the broker gives the file before it reads it. LeaveUser does not
+// replace this one, so what the broker removes is what it has read.
+const takenUsers = newUsers + ".taken"
+
+// leaving is the lock of LeaveUser. Two at once would lose the users of one of them.
+const leaving = newUsers + ".lock"
+
 // by begins the first line of the file.
 const by = "# uid="
 
@@ -40,13 +48,9 @@ const by = "# uid="
 const takeEvery = time.Second
 
 // LeaveUser leaves a user's password for the broker of a data directory, which is there. The name
-// fits a line (login.FitsLine). own gives the file the owner that the broker needs.
-func LeaveUser(fsys vfs.FS, dir, name string, password secret.Secret, own func(file string) error) error {
-	at := path.Join(dir, newUsers)
-	text, err := vfs.ReadFile(fsys, at)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+// fits a line (login.FitsLine). own gives a file the owner that the broker, or the next command,
+// needs.
+func LeaveUser(ctx context.Context, fsys vfs.FS, dir, name string, password secret.Secret, own func(file string) error) (err error) {
 	var keys []metadata.Credential
 	for _, m := range []metadata.ScramMechanism{metadata.ScramSHA256, metadata.ScramSHA512} {
 		c, err := login.NewCredential(m, password, login.DefaultIterations)
@@ -54,6 +58,19 @@ func LeaveUser(fsys vfs.FS, dir, name string, password secret.Secret, own func(f
 			return err
 		}
 		keys = append(keys, c)
+	}
+	lock, err := lockLeaving(ctx, fsys, path.Join(dir, leaving), name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := own(path.Join(dir, leaving)); err != nil {
+		return err
+	}
+	at := path.Join(dir, newUsers)
+	text, err := vfs.ReadFile(fsys, at)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	err = vfs.WriteFile(fsys, at+".tmp", []byte(leave(os.Getuid(), string(text), name, keys)), true)
 	if err == nil {
@@ -67,6 +84,19 @@ func LeaveUser(fsys vfs.FS, dir, name string, password secret.Secret, own func(f
 		return err
 	}
 	return fsys.SyncDir(dir)
+}
+
+// lockLeaving takes the lock of LeaveUser, and waits until no other command has it.
+func lockLeaving(ctx context.Context, fsys vfs.FS, at, name string) (io.Closer, error) {
+	for {
+		lock, err := fsys.Lock(at, "chronikd user add "+name)
+		if !errors.Is(err, vfs.ErrLocked) {
+			return lock, err
+		}
+		if stopped := pause.Sleep(ctx, takeEvery/10); stopped != nil {
+			return nil, errors.Join(stopped, err)
+		}
+	}
 }
 
 // leave returns the content of the file with the keys of another user; text is the former one.
@@ -83,14 +113,20 @@ func leave(uid int, text, name string, keys []metadata.Credential) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// AwaitTaken waits until the broker of a data directory has set the passwords that are left there.
-func AwaitTaken(ctx context.Context, fsys vfs.FS, dir string) error {
+// AwaitTaken waits until the broker of a data directory has set each password of a user that is
+// left there. A later one of the same user counts too: until it is set, the former one is valid.
+func AwaitTaken(ctx context.Context, fsys vfs.FS, dir, name string) error {
 	for {
-		if _, err := fsys.Stat(path.Join(dir, newUsers)); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
+		left := false
+		for _, file := range []string{newUsers, takenUsers} { // in the order in which a password goes through them
+			text, err := vfs.ReadFile(fsys, path.Join(dir, file))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
 			}
-			return err
+			left = left || strings.Contains("\n"+string(text), "\n"+name+":")
+		}
+		if !left {
+			return nil
 		}
 		if err := pause.Sleep(ctx, takeEvery/10); err != nil {
 			return err
@@ -101,8 +137,13 @@ func AwaitTaken(ctx context.Context, fsys vfs.FS, dir string) error {
 // TakeUsers sets the passwords that LeaveUser has left in the data directory of this broker, in the
 // metadata of its cluster, and records that in the audit log as a change of the user who left them.
 func (g *Guard) TakeUsers(ctx context.Context, fsys vfs.FS, control *controller.Controller) error {
-	at := path.Join(g.cfg.DataDir, newUsers)
+	at := path.Join(g.cfg.DataDir, takenUsers)
 	text, err := vfs.ReadFile(fsys, at)
+	if errors.Is(err, fs.ErrNotExist) { // otherwise an attempt was not complete
+		if err = fsys.Rename(path.Join(g.cfg.DataDir, newUsers), at); err == nil {
+			text, err = vfs.ReadFile(fsys, at)
+		}
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -14,12 +15,15 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/login"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/raftstore"
 	"github.com/chronik-io/chronik/internal/security/secret"
 	"github.com/chronik-io/chronik/internal/testing/crashfs"
 	"github.com/chronik-io/chronik/internal/testing/errfs"
 	"github.com/chronik-io/chronik/internal/testing/must"
+	"github.com/chronik-io/chronik/internal/testing/solestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -63,7 +67,7 @@ func TestI7AFaultAtEveryCallOfLeftUsers(t *testing.T) {
 			}
 		}
 		again(func() error {
-			return LeaveUser(disk, "/data", "kim", secret.Of("password"), func(string) error { return nil })
+			return LeaveUser(context.Background(), disk, "/data", "kim", secret.Of("password"), func(string) error { return nil })
 		})
 		text, err := vfs.ReadFile(power.PowerLossImage(crashfs.DropUnsynced, 1), "/data/"+newUsers)
 		if err != nil || !strings.Contains(string(text), "kim:") {
@@ -71,13 +75,118 @@ func TestI7AFaultAtEveryCallOfLeftUsers(t *testing.T) {
 		}
 		g := &Guard{cfg: &config.Config{DataDir: "/data"}, taken: string(text)} // set, and not removed yet
 		again(func() error { return g.TakeUsers(context.Background(), disk, nil) })
-		if _, err := power.PowerLossImage(crashfs.DropUnsynced, 1).Stat("/data/" + newUsers); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("call %d failed: the file comes back: %v", failing, err)
+		for _, file := range []string{newUsers, takenUsers} {
+			if _, err := power.PowerLossImage(crashfs.DropUnsynced, 1).Stat("/data/" + file); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("call %d failed: %s comes back: %v", failing, file, err)
+			}
 		}
 		if fault.Hits() == 0 {
 			return
 		}
 	}
+}
+
+// meanwhile is a store that runs a function before its second transaction, in which TakeUsers sets
+// passwords.
+type meanwhile struct {
+	metadata.Store
+	n   int
+	act func()
+}
+
+func (m *meanwhile) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
+	if m.n++; m.n == 2 {
+		m.act()
+	}
+	return m.Store.Txn(ctx, t)
+}
+
+// What is left while the broker sets passwords is set afterwards, and not removed unread.
+func TestPasswordsThatAreLeftMeanwhileAreSet(t *testing.T) {
+	ctx := context.Background()
+	disk := vfs.Memory()
+	must.OK(t, vfs.MakeDir(disk, "/data"))
+	leaves := func(name string) {
+		must.OK(t, LeaveUser(ctx, disk, "/data", name, secret.Of("password"), func(string) error { return nil }))
+	}
+	s := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
+	defer s.Close()
+	of := func(name string) metadata.KV {
+		kv, _, err := s.Get(ctx, metadata.UserKey(name))
+		must.OK(t, err)
+		return kv
+	}
+	g := &Guard{cfg: &config.Config{DataDir: "/data"}, log: zap.NewNop()}
+	c := controller.New(controller.Options{Store: &meanwhile{Store: s, act: func() { leaves("bob"); leaves("kim") }}})
+	leaves("kim")
+	must.OK(t, g.TakeUsers(ctx, disk, c))
+	first := of("kim")
+	if first.ModRevision == 0 || of("bob").ModRevision != 0 {
+		t.Fatalf("kim is at %d, bob at %d", first.ModRevision, of("bob").ModRevision)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, name := range []string{"kim", "bob"} {
+		if err := AwaitTaken(ended, disk, "/data", name); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s counts as set: %v", name, err)
+		}
+	}
+	must.OK(t, g.TakeUsers(ctx, disk, c))
+	if second := of("kim"); bytes.Equal(second.Value, first.Value) || of("bob").ModRevision == 0 {
+		t.Errorf("kim is at %d, bob at %d", second.ModRevision, of("bob").ModRevision)
+	}
+	must.OK(t, AwaitTaken(ended, disk, "/data", "kim"))
+}
+
+// A file that a broker has not removed before its end is set by the next one, before later ones.
+func TestWhatABrokerHasTakenIsSetByTheNextOne(t *testing.T) {
+	ctx := context.Background()
+	disk := vfs.Memory()
+	must.OK(t, vfs.MakeDir(disk, "/data"))
+	left := leave(1, "", "kim", keysOf("k"))
+	must.OK(t, vfs.WriteFile(disk, "/data/"+takenUsers, []byte(left), true))
+	must.OK(t, vfs.WriteFile(disk, "/data/"+newUsers, []byte(leave(1, "", "bob", keysOf("b"))), true))
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := AwaitTaken(ended, disk, "/data", "kim"); !errors.Is(err, context.Canceled) {
+		t.Errorf("kim counts as set: %v", err)
+	}
+	must.OK(t, AwaitTaken(ended, disk, "/data", "im"))
+	s := solestore.Open(t, raftstore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
+	defer s.Close()
+	g := &Guard{cfg: &config.Config{DataDir: "/data"}, log: zap.NewNop()}
+	for _, name := range []string{"kim", "bob"} {
+		must.OK(t, g.TakeUsers(ctx, disk, controller.New(controller.Options{Store: s})))
+		if kv, _, err := s.Get(ctx, metadata.UserKey(name)); err != nil || kv.ModRevision == 0 {
+			t.Errorf("%s is not set: %v", name, err)
+		}
+	}
+}
+
+// Of two commands at once, neither removes what the other one leaves.
+func TestTwoCommandsLeaveTheirUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.Memory()
+		must.OK(t, vfs.MakeDir(disk, "/data"))
+		leaves := func(name string, own func(string) error) error {
+			return LeaveUser(t.Context(), disk, "/data", name, secret.Of("password"), own)
+		}
+		second := make(chan error, 1)
+		must.OK(t, leaves("kim", func(file string) error {
+			if strings.HasSuffix(file, ".tmp") {
+				go func() { second <- leaves("bob", func(string) error { return nil }) }()
+				synctest.Wait() // it is ready, or waits for the first one
+			}
+			return nil
+		}))
+		must.OK(t, <-second)
+		text, err := vfs.ReadFile(disk, "/data/"+newUsers)
+		must.OK(t, err)
+		users, err := login.ParseUsers(string(text))
+		if must.OK(t, err); len(users) != 2 {
+			t.Errorf("left are %q", text)
+		}
+	})
 }
 
 // A failure of another day is said like the first one, and an end of the failures in between.
@@ -91,7 +200,7 @@ func TestFailuresOfLeftUsersAreSaidAgain(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); g.FollowUsers(ctx, disk, nil) }()
 		for range 2 {
-			fault := disk.Add(errfs.Rule{Ops: errfs.Open, Path: "/data/" + newUsers, Err: syscall.EIO})
+			fault := disk.Add(errfs.Rule{Ops: errfs.Open, Path: "/data/" + takenUsers, Err: syscall.EIO})
 			time.Sleep(10*takeEvery + takeEvery/2)
 			fault.Off()
 			time.Sleep(2 * takeEvery)

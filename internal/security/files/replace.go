@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -94,13 +96,14 @@ func keepOwner(f *os.File, of fs.FileInfo) error {
 	return f.Chown(uid, gid)
 }
 
-// OwnAs gives a new file the owner and group of another file or directory.
+// OwnAs gives a new file the owner and group of another file or directory. It follows no link: the
+// owner of the directory could have made one to a file of root, which calls this.
 func OwnAs(path, like string) error {
 	info, err := os.Stat(like)
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}

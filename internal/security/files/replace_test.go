@@ -87,3 +87,15 @@ func TestAFormerFileIsNotLost(t *testing.T) {
 		t.Errorf("%v, the former key is %q, %v", err, former, readErr)
 	}
 }
+
+// A link in a directory of another user does not give that user the file that it names.
+func TestNoFileIsGivenAwayThroughALink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	must.OK(t, os.WriteFile(file, nil, 0o600))
+	must.OK(t, os.Symlink(file, link))
+	must.OK(t, OwnAs(file, dir))
+	if err := OwnAs(link, dir); !errors.Is(err, syscall.ELOOP) {
+		t.Error(err)
+	}
+}
