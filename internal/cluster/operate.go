@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/controller"
@@ -161,8 +162,17 @@ func (o *Operator) Unregister(ctx context.Context, broker int32) (revision int64
 	return a.Revision, a.Errors[0].err()
 }
 
-// ElectUnclean implements broker.Cluster.
+// ElectUnclean implements broker.Cluster. After a recovery of the metadata, all partitions may be
+// among them, more than one request has.
 func (o *Operator) ElectUnclean(ctx context.Context, list []metadata.TopicPartition) (revision int64, errs []error) {
+	for part := range slices.Chunk(list, controller.MaxPartitions) {
+		at, of := o.electUnclean(ctx, part)
+		revision, errs = max(revision, at), append(errs, of...)
+	}
+	return revision, errs
+}
+
+func (o *Operator) electUnclean(ctx context.Context, list []metadata.TopicPartition) (revision int64, errs []error) {
 	errs = make([]error, len(list))
 	var a outcome
 	err := o.ask(ctx, methodElect, electRequest{Partitions: list}, &a)

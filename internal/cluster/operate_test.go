@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -182,10 +183,6 @@ func TestHostileOperations(t *testing.T) {
 	if len(c.gone) != 0 {
 		t.Errorf("unregistered: %v", c.gone)
 	}
-	too := make([]metadata.TopicPartition, 100_000)
-	if _, errs := o.ElectUnclean(t.Context(), too); errs[0] == nil || errs[len(too)-1] == nil {
-		t.Error("an election of 100,000 partitions was sent")
-	}
 	o.leader, o.own = func() uint64 { return 2 }, 1
 	o.call = func(context.Context, uint64, uint16, []byte) ([]byte, error) { return []byte(`{"errors":[]}`), nil }
 	if _, err := o.Unregister(t.Context(), 4); !errors.Is(err, metadata.ErrUnknown) {
@@ -197,5 +194,24 @@ func TestHostileOperations(t *testing.T) {
 	o.call = func(context.Context, uint64, uint16, []byte) ([]byte, error) { return nil, link.ErrNoAnswer }
 	if _, err := o.Unregister(t.Context(), 4); !errors.Is(err, metadata.ErrUnknown) {
 		t.Errorf("no answer: %v", err)
+	}
+}
+
+// An election of more partitions than one request has is several of them.
+func TestElectionsOfManyPartitions(t *testing.T) {
+	o := two(leads(1), map[uint64]*control{1: {}}, nil)[1]
+	o.leader, o.own = func() uint64 { return 2 }, 1
+	var sizes []int
+	o.call = func(_ context.Context, _ uint64, _ uint16, body []byte) ([]byte, error) {
+		var q electRequest
+		if err := json.Unmarshal(body, &q); err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, len(q.Partitions))
+		return json.Marshal(outcome{Revision: int64(len(sizes)), Errors: make([]refusal, len(q.Partitions))})
+	}
+	revision, errs := o.ElectUnclean(t.Context(), make([]metadata.TopicPartition, 2*controller.MaxPartitions+1))
+	if revision != 3 || len(errs) != 2*controller.MaxPartitions+1 || len(sizes) != 3 || sizes[0] != controller.MaxPartitions || sizes[2] != 1 {
+		t.Errorf("revision %d, %d outcomes of requests of %v", revision, len(errs), sizes)
 	}
 }

@@ -123,7 +123,9 @@ func (p *Partition) Deleted() int64 {
 }
 
 // Copied implements storage.Observer. Nothing counts as copied while the store may have records
-// that an unclean election has undone, or may no longer have what recovered metadata name.
+// that an unclean election has undone, or may no longer have what recovered metadata name. What the
+// log has of later epochs than the copy never does: it is not what the store has at these offsets.
+// A disk may have lost records without a trace, and no election is unclean then.
 func (p *Partition) Copied() int64 {
 	t := p.tier.Load()
 	switch {
@@ -132,7 +134,7 @@ func (p *Partition) Copied() int64 {
 	case t == nil || p.undone(t) || p.recovered(t):
 		return 0
 	}
-	return t.End
+	return min(t.End, p.laterThan(t, p.log.Ends()))
 }
 
 // recovered reports whether the metadata were recovered from an older state, and no leader has

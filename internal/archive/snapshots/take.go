@@ -146,11 +146,14 @@ func (x *taking) former(img *metadata.Image) error {
 	return nil
 }
 
-// time returns the time of a snapshot, which is never smaller than that of an earlier one.
+// time returns the time of a snapshot. It is not smaller than that of the one before, unless a clock
+// was wrong by more than a day then.
 func (x *taking) time(img *metadata.Image) int64 {
 	at := x.s.opt.Now().UnixMilli()
 	if list := img.Snapshots(); len(list) > 0 {
-		at = max(at, list[len(list)-1].Time)
+		if last := list[len(list)-1].Time; last-at <= day.Milliseconds() {
+			at = max(at, last)
+		}
 	}
 	return at
 }
@@ -403,14 +406,20 @@ func (x *taking) complete(index *format.Index) (*metadata.Snapshot, error) {
 	return &snapshot, nil
 }
 
+const day = 24 * time.Hour
+
 // expired returns the numbers of those snapshots that are not kept: neither among the newest ones,
 // nor the newest of one of the last days. list is in the order of numbers. The newest always stays.
+// Today is at most a day after the newest but one: one reading of a clock that is ahead makes no
+// day old.
 func expired(list []metadata.Snapshot, keep, days int, now time.Time) (numbers []int64) {
-	const day = 24 * 60 * 60 * 1000
-	today := now.UnixMilli() / day
+	if n := len(list); n > 1 {
+		now = earlier(now, time.UnixMilli(list[n-2].Time).Add(day))
+	}
+	today := now.UnixMilli() / day.Milliseconds()
 	for i := range list {
-		on := list[i].Time / day
-		newestOfDay := i+1 == len(list) || list[i+1].Time/day > on
+		on := list[i].Time / day.Milliseconds()
+		newestOfDay := i+1 == len(list) || list[i+1].Time/day.Milliseconds() > on
 		if i < len(list)-max(keep, 1) && (!newestOfDay || today-on >= int64(days)) {
 			numbers = append(numbers, list[i].Number)
 		}

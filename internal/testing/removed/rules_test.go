@@ -473,7 +473,7 @@ var rules = []rule{
 		"max(keep, 1)",
 		"keep", "TestExpiredSnapshots"},
 	{"the time of snapshots follows a clock that is set back", "archive/snapshots/take.go",
-		"at = max(at, list[len(list)-1].Time)\n",
+		"at = max(at, last)\n",
 		"\n", "TestExpiredSnapshots"},
 	{"a clock that was set back ends the schedule of snapshots", "archive/snapshots/service.go",
 		"earlier(time.UnixMilli(x.Time), found.at)",
