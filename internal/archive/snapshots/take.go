@@ -146,8 +146,8 @@ func (x *taking) former(img *metadata.Image) error {
 	return nil
 }
 
-// time returns the time of a snapshot. It is not smaller than that of the one before, unless a clock
-// was wrong by more than a day then.
+// time returns the time of a snapshot. It is not smaller than that of the one before, unless a
+// clock was wrong by more than a day then.
 func (x *taking) time(img *metadata.Image) int64 {
 	at := x.s.opt.Now().UnixMilli()
 	if list := img.Snapshots(); len(list) > 0 {

@@ -87,7 +87,8 @@ func (x *examination) addInherited(h *inherited) {
 		if more := len(all) - shown; more > 0 {
 			list += fmt.Sprintf(", and %d more", more)
 		}
-		x.Add("configs", health.Note, "broker default", "each topic that inherits it, "+list+": "+problem, config.LowerInherited(h.replicas))
+		x.Add("configs", health.Note, "broker default", "each topic that inherits it, "+list+": "+problem,
+			config.LowerInherited(h.replicas))
 	}
 }
 
