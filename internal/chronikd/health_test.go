@@ -60,3 +60,18 @@ func TestAnAddressThatIsListenedOnCanBeDialled(t *testing.T) {
 		}
 	}
 }
+
+// The health check of an image asks without the file that sets TLS for its broker.
+func TestHealthAsksAPortThatSpeaksTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	}))
+	defer s.Close()
+	code, out, errs := chronikd(t, nil, "health", "--admin-listen", strings.TrimPrefix(s.URL, "https://"))
+	if code != exit.OK || out != "ready\n" {
+		t.Errorf("%d, %q, %q", code, out, errs)
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/cluster"
 	"github.com/chronik-io/chronik/internal/config/resolve"
 	"github.com/chronik-io/chronik/internal/datadir"
@@ -44,6 +45,10 @@ func (c *commandLine) recover(ctx context.Context, lost, from string) error {
 	}
 	if conf.Cluster.Name == "" {
 		return exit.With(exit.Usage, errors.New("cluster.name is not set, and a broker without a cluster has nothing to recover"))
+	}
+	if uid, foreign := cli.Foreign(cfg.DataDir); foreign {
+		return exit.With(exit.Usage, fmt.Errorf("%s belongs to user %d, who could not open files that root creates there; "+
+			"run it as that user: sudo -u '#%d' chronikd recover …", cfg.DataDir, uid, uid))
 	}
 	listener := resolve.InterListener(cfg, conf)
 	certificates, err := guard.OpenCertificates(cfg, log)

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/config"
+	"github.com/chronik-io/chronik/internal/exit"
 	"github.com/chronik-io/chronik/internal/metadata/copies"
 	"github.com/chronik-io/chronik/internal/testing/must"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -52,5 +55,27 @@ func TestAClusterOfFewVotersKeepsTheCopyOfItsMetadata(t *testing.T) {
 		if code := Main(t.Context(), Process{Args: args, Out: &out, Err: &out, FS: mem}); code != 0 {
 			t.Fatalf("round %d: exit code %d: %s", round, code, out.String())
 		}
+	}
+}
+
+// recover does not create metadata as root that the user of the broker could not open.
+func TestRecoverLocksOutNoBroker(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("root only can give a directory away")
+	}
+	dir := t.TempDir()
+	run := func() (code int, errs string) {
+		code, _, errs = chronikd(t, nil, "recover", "--data-dir", dir, "--listen", "127.0.0.1:1", "--set", "cluster.name=c",
+			"--set", "node.id=1", "--set", "cluster.seeds=127.0.0.1:1")
+		return code, errs
+	}
+	if code, errs := run(); code == exit.OK || strings.Contains(errs, "sudo") {
+		t.Errorf("one's own directory: %d, %s", code, errs)
+	}
+	if err := os.Chown(dir, 1234, 1234); err != nil {
+		t.Skip(err)
+	}
+	if code, errs := run(); code != exit.Usage || !strings.Contains(errs, "sudo -u '#1234' chronikd recover") {
+		t.Errorf("another's directory: %d, %s", code, errs)
 	}
 }

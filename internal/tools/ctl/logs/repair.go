@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -130,14 +129,10 @@ func absolute(o inspect.Options, backup string) (inspect.Options, string, error)
 // owner refuses to create files as root that the broker's user could not open.
 func owner(o inspect.Options) error {
 	for _, p := range o.Locations {
-		in, err := os.Stat(p.Path)
-		if err != nil {
-			continue // Begin reports the error
-		}
-		if st, ok := in.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && st.Uid != 0 {
+		if uid, foreign := cli.Foreign(p.Path); foreign {
 			return app.Usage(
 				"repair %s: it belongs to user %d, who could not open files that root creates there; run it as that user: sudo -u '#%d' chronikctl log repair …",
-				p.Path, st.Uid, st.Uid)
+				p.Path, uid, uid)
 		}
 	}
 	return nil
