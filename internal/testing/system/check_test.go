@@ -113,10 +113,13 @@ func endOffsets(t *testing.T, cl *kgo.Client, names []string) kadm.ListedOffsets
 	})
 }
 
-// committedBy asks for the offsets of a group until its coordinator has loaded it.
+// committedBy asks for the offsets of a group until its coordinator has loaded it, and no
+// transaction with offsets of it is open: its records are read up to their ends, too.
 func committedBy(t *testing.T, admin *kadm.Client, group string) kadm.OffsetResponses {
 	t.Helper()
-	return listed(t, func(ctx context.Context) (kadm.OffsetResponses, error) { return admin.FetchOffsets(ctx, group) })
+	return listed(t, func(ctx context.Context) (kadm.OffsetResponses, error) {
+		return admin.FetchOffsets(kadm.RequireStable(ctx), group)
+	})
 }
 
 // listed asks for offsets until every partition has an answer: a topic that was just created has no

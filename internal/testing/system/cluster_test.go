@@ -179,9 +179,8 @@ func (c *nodes) end(sig syscall.Signal, which ...int) {
 		}
 		lines := slices.DeleteFunc(c.run[i].errors(), func(line string) bool {
 			// A controller that has ended, or a busy machine, confirms no heartbeats for a while,
-			// and its changes come late. The disk of a busy machine may also hang.
+			// and its changes come late.
 			return strings.Contains(line, "does not confirm its heartbeats") || strings.Contains(line, "its metadata stand still") ||
-				strings.Contains(line, `"because":"hung"`) ||
 				c.paused && strings.Contains(line, `"check":"responding"`) ||
 				slices.ContainsFunc(c.expected, func(text string) bool { return strings.Contains(line, text) })
 		})

@@ -73,7 +73,7 @@ func (c *torture) spoils(command string, which ...int) {
 	}
 	pause(c.t.Context(), tortureStop)
 	for _, i := range which {
-		if len(c.run[i].errors()) == 0 {
+		if len(c.run[i].reports()) == 0 {
 			c.fail("broker %d does not report that its disk fails\n%s", i+1, c.run[i].logged())
 		}
 		c.order(i, "heal")
