@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -122,10 +123,12 @@ func (c *Controller) ForgetDeleted(ctx context.Context, broker int32, ids ...[16
 		if err := c.addOwn(ctx, &txn, broker); err != nil {
 			return err
 		}
+		kvs, _, err := c.opts.Store.Range(ctx, metadata.DeletingPrefix) // once: there may be thousands of topics
+		if err != nil {
+			return err
+		}
 		for _, id := range ids {
-			if err := c.addConfirmation(ctx, &txn, broker, id); err != nil {
-				return err
-			}
+			addConfirmation(&txn, kvs, broker, id)
 		}
 		revision, err = c.opts.Store.Txn(ctx, txn)
 		return err
@@ -133,24 +136,32 @@ func (c *Controller) ForgetDeleted(ctx context.Context, broker int32, ids ...[16
 	return revision, err
 }
 
-// addConfirmation adds a broker's confirmation of a deletion to a transaction. If another broker
-// has not confirmed yet, the transaction requires that this is still so: of two that confirm at
-// once, one conflicts, tries again, and sees that it is the last. Whether the other one is
-// registered does not matter: no tombstone may go before all of its keys have.
-func (c *Controller) addConfirmation(ctx context.Context, txn *metadata.Txn, broker int32, id [16]byte) error {
-	waiting, _, err := c.opts.Store.Range(ctx, metadata.DeletingKey(id)+"/")
-	mine := metadata.DeletingBrokerKey(id, broker)
-	own := slices.IndexFunc(waiting, func(kv metadata.KV) bool { return kv.Key == mine })
-	if err != nil || own < 0 {
-		return err
+// addConfirmation adds a broker's confirmation of a deletion to a transaction. kvs are the keys of
+// all deletions, in order. If another broker has not confirmed yet, the transaction requires that
+// this is still so: of two that confirm at once, one conflicts, tries again, and sees that it is
+// the last. Whether the other one is registered does not matter: no tombstone may go before all of
+// its keys have.
+func addConfirmation(txn *metadata.Txn, kvs []metadata.KV, broker int32, id [16]byte) {
+	of, mine := metadata.DeletingKey(id)+"/", metadata.DeletingBrokerKey(id, broker)
+	first, _ := slices.BinarySearchFunc(kvs, of, func(kv metadata.KV, key string) int { return strings.Compare(kv.Key, key) })
+	var other *metadata.KV
+	waits := false
+	for i := first; i < len(kvs) && strings.HasPrefix(kvs[i].Key, of); i++ {
+		if kvs[i].Key == mine {
+			waits = true
+		} else {
+			other = &kvs[i]
+		}
+	}
+	if !waits {
+		return
 	}
 	txn.Delete = append(txn.Delete, mine, metadata.PlacementKey(broker, id))
-	if waiting = slices.Delete(waiting, own, own+1); len(waiting) > 0 {
-		txn.If = append(txn.If, unchanged(waiting[0]))
-		return nil
+	if other != nil {
+		txn.If = append(txn.If, unchanged(*other))
+		return
 	}
 	txn.Delete = append(txn.Delete, metadata.DeletingKey(id))
-	return nil
 }
 
 // confirmStep is how many tombstones one transaction of confirmGone changes.
