@@ -123,6 +123,10 @@ systemctl() { # systemctl start|stop|restart chronikd: until the broker is ready
   tail -3 "$work/$n.log"
   return 1
 }
+runuser() { # runuser -u USER -- COMMAND...: here, brokers run as the user who runs the page
+  shift 3
+  "$@"
+}
 eval "$(sed "s|/etc/chronik/chronikd.yaml|$work/$n.yaml|g; s|/var/lib/chronik|$work/var/$n|g; s|/backup|$work/backup|g" <<<"$*")"
 SH
   chmod +x "$work/bin/ssh"
