@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,9 @@ func (s *Service) collect(ctx context.Context, term uint64) error {
 	above := int64(0)
 	if former.Generation == generation {
 		above = s.found
+		if s.othersTook() {
+			above = math.MaxInt64
+		}
 	}
 	if err := s.adopt(ctx, term, store, prefix, id, names, above); err != nil {
 		return fmt.Errorf("add the snapshots that the metadata do not know: %w", err)
@@ -163,6 +167,14 @@ func (s *Service) nameTiers(ctx context.Context, store objects.Store, prefix str
 		t := img.TopicByID(id.Topic)
 		return lacks || t != nil && s.opt.Topic(img, t).Remote
 	}, nil
+}
+
+// othersTook reports whether the metadata have snapshots that another process has taken since this
+// one has found them: then they are no copy, and a snapshot that they do not know was deleted.
+func (s *Service) othersTook() bool {
+	return slices.ContainsFunc(s.opt.Image().Snapshots(), func(x metadata.Snapshot) bool {
+		return x.Number > s.found && (s.first == 0 || x.Number < s.first)
+	})
 }
 
 // collection returns the last collection.

@@ -293,6 +293,17 @@ var collections = map[string]func(t *testing.T, w *world){
 			t.Errorf("snapshots %v, want %v", got, all[:len(all)-1])
 		}
 	},
+	"a process that began long ago": func(t *testing.T, w *world) { // others have taken snapshots since, and deleted some
+		w.opt.Found = w.meta.image().Version()
+		w.grow(2)
+		all := w.numbers()
+		w.mustDelete(all[len(all)-2])
+		w.s = New(w.opt)
+		w.mustCollect()
+		if n := len(w.numbers()); n != len(all)-1 {
+			t.Errorf("%d snapshots, want %d", n, len(all)-1)
+		}
+	},
 	"a snapshot during it": func(t *testing.T, w *world) { // what is put after the list stays
 		list := w.objects.Add(faultstore.Rule{Ops: faultstore.Get, Count: 1, Before: func(faultstore.Call) {
 			w.append(0, 1)

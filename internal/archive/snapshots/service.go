@@ -63,6 +63,7 @@ type Service struct {
 	opt     Options
 	attempt atomic.Int64  // of freezes
 	found   int64         // Options.Found; math.MaxInt64 since the store has been compared with it
+	first   int64         // the first snapshot that this process has named; 0: none
 	wake    chan struct{} // capacity 1: asked has grown
 
 	mu      sync.Mutex // guards the following fields

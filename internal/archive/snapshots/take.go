@@ -402,6 +402,9 @@ func (x *taking) complete(index *format.Index) (*metadata.Snapshot, error) {
 	if err := x.s.opt.Applied(x.ctx, revision); err != nil {
 		return nil, err
 	}
+	if x.s.first == 0 {
+		x.s.first = snapshot.Number
+	}
 	x.s.cache(format.Previous{Number: snapshot.Number, Nonce: objects.Nonce(snapshot.Nonce)}, index)
 	return &snapshot, nil
 }
